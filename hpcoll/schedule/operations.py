@@ -1,0 +1,152 @@
+"""The vocabulary of an algorithm: what one rank may do in a step.
+
+Operations are plain data. Chunks are written as they are numbered: an int (or, for
+alltoall, a pair ``(source, destination)``) is a chunk of the work buffer; `src` and
+`tmp` name the read-only input and temporary space of a chunk's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from hpcoll.errors import ScheduleError
+
+
+class Place(NamedTuple):
+    """A chunk outside the work buffer: ``buffer`` is ``"src"`` or ``"tmp"``."""
+
+    buffer: str
+    chunk: Hashable
+    slot: Hashable = 0
+
+    def __str__(self) -> str:
+        slot = f", {self.slot}" if self.slot else ""
+        return f"{self.buffer}({self.chunk}{slot})"
+
+
+Chunk: TypeAlias = "int | tuple[int, int] | Place"
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """The next message from `peer`, as an operand of a fold."""
+
+    peer: int
+    lane: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send the chunks, as they are when the step begins, to each of the peers."""
+
+    peers: tuple[int, ...]
+    chunks: tuple[Chunk, ...]
+    lane: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recv:
+    """Receive the next message from `peer` into the chunks."""
+
+    peer: int
+    chunks: tuple[Chunk, ...]
+    lane: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Copy chunks inside this rank."""
+
+    to: tuple[Chunk, ...]
+    source: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Combine the operands left to right, rounding once, into the chunks."""
+
+    into: tuple[Chunk, ...]
+    operands: tuple[tuple[Chunk, ...] | Incoming, ...]
+
+
+Operation: TypeAlias = "Send | Recv | Copy | Fold"
+Step: TypeAlias = "tuple[Operation, ...]"
+
+
+def src(chunk: int | tuple[int, int]) -> Place:
+    """A chunk of this rank's input, read-only."""
+    return Place("src", chunk)
+
+
+def tmp(chunk: int | tuple[int, int], slot: Hashable = 0) -> Place:
+    """Temporary space as large as `chunk`; `slot` tells several of them apart."""
+    return Place("tmp", chunk, slot)
+
+
+def incoming(peer: int, *, lane: int = 0) -> Incoming:
+    """The next message from `peer`, as an operand of `fold`."""
+    return Incoming(peer, lane)
+
+
+def send(peers: int | Iterable[int], *chunks: Chunk, lane: int = 0) -> Send:
+    """Send chunks to one peer or to several; without chunks, a bare signal."""
+    targets = (peers,) if isinstance(peers, int) else tuple(peers)
+    return Send(targets, chunks, lane)
+
+
+def recv(peer: int, *chunks: Chunk, lane: int = 0) -> Recv:
+    """Receive the next message from `peer` into chunks."""
+    return Recv(peer, chunks, lane)
+
+
+def recv_reduce(peer: int, *chunks: Chunk, first: bool = False, lane: int = 0) -> Fold:
+    """Fold the next message from `peer` into chunks.
+
+    With ``first=True`` the message is the left operand: what a lower rank sent.
+    """
+    message = Incoming(peer, lane)
+    return Fold(chunks, (message, chunks) if first else (chunks, message))
+
+
+def copy(to: Chunk, source: Chunk) -> Copy:
+    """Copy one chunk to another of the same size."""
+    return Copy((to,), (source,))
+
+
+def fold(into: Chunk | list[Chunk], operands: Iterable[Chunk | list[Chunk] | Incoming]) -> Fold:
+    """Combine operands left to right into a chunk, or into each of a list of chunks."""
+    return Fold(
+        tuple(into) if isinstance(into, list) else (into,),
+        tuple(
+            o if isinstance(o, Incoming) else tuple(o) if isinstance(o, list) else (o,)
+            for o in operands
+        ),
+    )
+
+
+def as_step(yielded: object) -> Step:
+    """Flatten what an algorithm yielded into the operations of one step.
+
+    Raises
+    ------
+    ScheduleError
+        If anything in it is not an operation.
+    """
+    if isinstance(yielded, (Send, Recv, Copy, Fold)):
+        return (yielded,)
+    if isinstance(yielded, (tuple, list)) and not isinstance(yielded, Place):
+        return tuple(operation for part in yielded for operation in as_step(part))
+    raise ScheduleError(
+        f"a step holds {yielded!r}: yield send, recv, copy, fold or a tuple of them"
+    )
+
+
+def messages_in(operation: Operation) -> list[Incoming]:
+    """The messages that an operation waits for, in order."""
+    if isinstance(operation, Recv):
+        return [Incoming(operation.peer, operation.lane)]
+    if isinstance(operation, Fold):
+        return [o for o in operation.operands if isinstance(o, Incoming)]
+    return []

@@ -1,0 +1,118 @@
+"""What an algorithm is asked: one rank's view of one collective, without message sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hpcoll.errors import ScheduleError
+from hpcoll.schedule.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One rank's view of a collective.
+
+    Attributes
+    ----------
+    collective : str
+        Name of the collective.
+    rank, size, root : int
+        This rank, the number of ranks, and the root (0 where there is none).
+    chunks : int
+        Number of chunks of the work buffer.
+    blocks : tuple of tuple of int
+        The chunks that each rank owns, for the collectives that have owners
+        (allgather, reduce_scatter, gather, scatter); empty for the others.
+    commutes : bool
+        Whether operands of the reduction may be swapped.
+    topology : Topology
+        Which ranks share a node.
+    ranks, chunk_ids : tuple
+        For a part of a larger problem: the number in that problem of each rank and
+        of each chunk.
+    """
+
+    collective: str
+    rank: int
+    size: int
+    root: int = 0
+    chunks: int = 1
+    blocks: tuple[tuple[int, ...], ...] = ()
+    commutes: bool = True
+    topology: Topology | None = None
+    ranks: tuple[int, ...] = ()
+    chunk_ids: tuple[int, ...] = ()
+
+    def owned(self, rank: int) -> tuple[int, ...]:
+        """The chunks that belong to `rank`, lowest first; may be empty or several."""
+        return self.blocks[rank]
+
+    def at(self, rank: int) -> Problem:
+        """The same problem as `rank` sees it."""
+        return replace(self, rank=rank)
+
+    def sub(
+        self,
+        ranks: Sequence[int],
+        owners: Sequence[int] | None = None,
+        *,
+        collective: str | None = None,
+        chunk_ids: Sequence[int] | None = None,
+        root: int = 0,
+    ) -> Problem:
+        """A problem on part of the ranks, and of the chunks.
+
+        Parameters
+        ----------
+        ranks : sequence of int
+            The ranks that take part, in the order of their new numbers; this rank
+            must be among them.
+        owners : sequence of int, optional
+            For each chunk, the new number of the rank that owns it.
+        collective : str, optional
+            Another collective than this one's.
+        chunk_ids : sequence of int, optional
+            The chunks it is about, all by default; they are numbered from 0.
+        root : int
+            New number of the root.
+
+        Raises
+        ------
+        ScheduleError
+            If this rank does not take part, a rank is named twice, or an owner is
+            not one of the ranks.
+        """
+        ids = tuple(range(self.chunks)) if chunk_ids is None else tuple(chunk_ids)
+        if self.rank not in ranks:
+            raise ScheduleError(f"rank {self.rank} is not among the ranks {tuple(ranks)}")
+        if len(set(ranks)) != len(ranks):
+            raise ScheduleError(f"a rank is named twice in {tuple(ranks)}")
+        blocks: tuple[tuple[int, ...], ...] = ()
+        if owners is not None:
+            if len(owners) != len(ids) or not all(0 <= o < len(ranks) for o in owners):
+                raise ScheduleError(
+                    f"owners {tuple(owners)} must name one of {len(ranks)} ranks "
+                    f"for each of {len(ids)} chunks"
+                )
+            blocks = blocks_of(owners, len(ranks))
+        return replace(
+            self,
+            collective=collective or self.collective,
+            rank=list(ranks).index(self.rank),
+            size=len(ranks),
+            root=root,
+            chunks=len(ids),
+            blocks=blocks,
+            topology=None,
+            ranks=tuple(ranks),
+            chunk_ids=ids,
+        )
+
+
+def blocks_of(owners: Sequence[int], size: int) -> tuple[tuple[int, ...], ...]:
+    """The chunks of each rank, from the owner of each chunk."""
+    blocks: list[list[int]] = [[] for _ in range(size)]
+    for chunk, owner in enumerate(owners):
+        blocks[owner].append(chunk)
+    return tuple(tuple(block) for block in blocks)

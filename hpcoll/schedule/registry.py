@@ -1,0 +1,231 @@
+"""The algorithms that are known, and how one gets in.
+
+A file in ``hpcoll/algorithms``, an entry point in group ``hpcoll.algorithms`` or a file
+given to `load_file` is enough; each registers with the `algorithm` decorator.
+Nothing is imported before the first look-up.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import pkgutil
+import sys
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hpcoll.errors import RegistryError
+from hpcoll.schedule.algorithm import Algorithm
+from hpcoll.schedule.collectives import COLLECTIVES, collective_named
+from hpcoll.schedule.problem import Problem
+
+F = TypeVar("F", bound="Callable[..., Iterator[Any]]")
+
+ENTRY_POINT_GROUP = "hpcoll.algorithms"
+_algorithms: dict[str, Algorithm] = {}
+_loaded = False
+
+
+def _always(p: Problem, **_: int) -> str | None:
+    return None
+
+
+def _one_chunk(p: Problem) -> int:
+    return p.size if COLLECTIVES[p.collective].owned else 1
+
+
+def algorithm(
+    collective: str,
+    *,
+    name: str | None = None,
+    chunks: Callable[[Problem], int] | None = None,
+    when: Callable[..., str | None] = _always,
+    source: str = "",
+) -> Callable[[F], F]:
+    """Register a generator function as an algorithm for a collective.
+
+    Parameters
+    ----------
+    collective : str
+        Such as ``"allreduce"``.
+    name : str, optional
+        Name in the registry; the function's own by default.
+    chunks : callable, optional
+        Number of chunks that the message is cut into, from the problem. By default
+        one, or one for each rank where the collective's chunks have owners.
+    when : callable, optional
+        ``when(p)``, with the tunables as keywords: the reason why the algorithm
+        can't serve a problem, or None.
+    source : str
+        The paper, as a DOI where there is one.
+
+    Raises
+    ------
+    RegistryError
+        If there is no such collective or the name is taken.
+    """
+    if collective not in COLLECTIVES:
+        raise RegistryError(
+            f"no collective {collective!r} to register for: use one of {', '.join(COLLECTIVES)}"
+        )
+
+    def register(function: F) -> F:
+        tunables = tuple(
+            (q.name, q.default)
+            for q in inspect.signature(function).parameters.values()
+            if q.kind is inspect.Parameter.KEYWORD_ONLY
+        )
+        for key, default in tunables:
+            if not isinstance(default, int):
+                raise RegistryError(f"{collective}/{function.__name__}: {key} needs an int default")
+        add(
+            Algorithm(
+                collective,
+                name or function.__name__,
+                function,
+                chunks or _one_chunk,
+                when,
+                source,
+                tunables,
+                f"{function.__module__}:{function.__code__.co_filename}",
+                inspect.getdoc(function) or "",
+            )
+        )
+        return function
+
+    return register
+
+
+def add(new: Algorithm) -> None:
+    """Put an algorithm into the registry.
+
+    Raises
+    ------
+    RegistryError
+        If another one has its name.
+    """
+    taken = _algorithms.get(new.full_name)
+    if taken is not None:
+        raise RegistryError(
+            f"{new.full_name} is registered twice: by {taken.origin} and by {new.origin}"
+        )
+    _algorithms[new.full_name] = new
+
+
+def load_all() -> None:
+    """Import the built-in algorithms and those of entry points, once.
+
+    Raises
+    ------
+    RegistryError
+        If an entry point can't be imported; the message names its package.
+    """
+    global _loaded
+    if _loaded:
+        return
+    _loaded = True
+    package = importlib.import_module("hpcoll.algorithms")
+    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
+        importlib.import_module(f"hpcoll.algorithms.{module}")
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            entry.load()
+        except RegistryError:
+            raise
+        except Exception as error:
+            raise RegistryError(
+                f"entry point {entry.name} = {entry.value} can't be loaded: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+
+def load_file(path: str | Path) -> list[Algorithm]:
+    """Import a Python file that registers algorithms, and return them.
+
+    Raises
+    ------
+    RegistryError
+        If the file is missing, fails, registers nothing, or a name is taken.
+    """
+    load_all()
+    file = Path(path).resolve()
+    if not file.is_file():
+        raise RegistryError(f"no file {str(path)!r} to load algorithms from")
+    module_name = f"hpcoll_loaded_{file.stem}_{abs(hash(str(file)))}"
+    if module_name in sys.modules:
+        return [a for a in _algorithms.values() if a.origin.endswith(f":{file}")]
+    before = set(_algorithms)
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        raise RegistryError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except RegistryError:
+        sys.modules.pop(module_name)
+        raise
+    except Exception as error:
+        sys.modules.pop(module_name)
+        raise RegistryError(f"{path} can't be loaded: {type(error).__name__}: {error}") from error
+    found = [a for key, a in _algorithms.items() if key not in before]
+    if not found:
+        raise RegistryError(f"{path} registers no algorithm: use the @algorithm decorator")
+    return found
+
+
+def algorithms(collective: str | None = None) -> list[Algorithm]:
+    """All algorithms, or those of one collective, by name."""
+    load_all()
+    wanted = collective_named(collective).name if collective else None
+    order = list(COLLECTIVES)
+    found = [a for a in _algorithms.values() if wanted in (None, a.collective)]
+    return sorted(found, key=lambda a: (order.index(a.collective), a.native, a.name))
+
+
+def find(spec: str, collective: str | None = None) -> Algorithm:
+    """The algorithm that a text names.
+
+    Parameters
+    ----------
+    spec : str
+        ``"allreduce/ring"``, or ``"ring"`` where `collective` is given, with
+        tunables as in ``"allgather/bruck:radix=3"``.
+    collective : str, optional
+        The collective it must serve.
+
+    Raises
+    ------
+    RegistryError
+        If there is none; the message offers names that are close.
+    """
+    load_all()
+    base, _, settings = spec.partition(":")
+    if "/" not in base:
+        if collective is None:
+            raise RegistryError(f"{spec!r} must be written as collective/algorithm")
+        base = f"{collective_named(collective).name}/{base}"
+    found = _algorithms.get(base)
+    if found is None:
+        kind = base.split("/")[0]
+        near = get_close_matches(base, _algorithms, n=1, cutoff=0.6)
+        known = [a.name for a in _algorithms.values() if a.collective == kind]
+        hint = f"; did you mean {near[0]}?" if near else ""
+        has = f" ({kind} has: {', '.join(sorted(known))})" if known else ""
+        raise RegistryError(f"no algorithm {base!r}{hint}{has}")
+    if collective is not None and found.collective != collective_named(collective).name:
+        raise RegistryError(f"{found.full_name} is no algorithm for {collective}")
+    values: dict[str, int] = {}
+    for pair in filter(None, settings.split(",")):
+        key, eq, text = pair.partition("=")
+        try:
+            values[key.strip()] = int(text)
+        except ValueError:
+            raise RegistryError(f"{spec!r}: write tunables as name=integer, not {pair!r}") from None
+        if not eq:
+            raise RegistryError(f"{spec!r}: write tunables as name=integer, not {pair!r}")
+    return found.tuned(**values) if values else found
