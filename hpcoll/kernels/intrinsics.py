@@ -15,9 +15,12 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.typing import signature
+from numba.core import cgutils as _cgutils
+from numba.core import types
 from numba.extending import intrinsic
+
+cgutils: Any = _cgutils
+"""numba's, whose annotations are partial."""
 
 I32 = ir.IntType(32)
 I64 = ir.IntType(64)
@@ -159,7 +162,7 @@ def make_call_void(nargs: int) -> Any:
 def _make_call(nargs: int, returns: bool) -> Any:
     def call(typingctx: Any, function: Any, *arguments: Any) -> Any:
         result = types.int64 if returns else types.void
-        return signature(result, *[types.int64] * (nargs + 1)), codegen
+        return result(*[types.int64] * (nargs + 1)), codegen
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = ir.FunctionType(I32 if returns else ir.VoidType(), [I64] * nargs)

@@ -24,7 +24,7 @@ from hpcoll.schedule.operations import (
 from hpcoll.schedule.problem import Problem, blocks_of
 from hpcoll.schedule.topology import Topology
 
-STEP_LIMIT = 1_000_000
+STEP_LIMIT = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Algorithm:
 
     @property
     def full_name(self) -> str:
-        """``collective/name``, with the tunables where they differ from the defaults."""
+        """The name in the registry: ``allgather/bruck``."""
         return f"{self.collective}/{self.name}"
 
     @property
@@ -76,11 +76,11 @@ class Algorithm:
 
     @property
     def digest(self) -> str:
-        """Hash of the source text: ranks that run other code are found out."""
+        """Hash of the source file: ranks that run other code are found out."""
         if self.function is None:
             return "native"
         try:
-            text = inspect.getsource(self.function)
+            text = inspect.getsource(inspect.getmodule(self.function) or self.function)
         except (OSError, TypeError):
             text = repr(self.function.__code__.co_code)
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
@@ -124,7 +124,7 @@ class Algorithm:
             commutes=commutes,
             topology=topology or Topology.single_node(size),
         )
-        count = len(owners) if owners is not None else self.chunks(p)
+        count = len(owners) if owners is not None else self._ask("chunks", self.chunks, p)
         if not isinstance(count, int) or count < 0:
             raise ScheduleError(f"{self.full_name}: chunks gave {count!r} for {size} ranks")
         if kind.owned and owners is None:
@@ -138,7 +138,19 @@ class Algorithm:
 
     def refuses(self, p: Problem) -> str | None:
         """Why the algorithm can't serve a problem; None where it can."""
-        return self.when(p, **dict(self.tunables)) if self.tunables else self.when(p)
+        reason = self._ask("when", self.when, p, **dict(self.tunables))
+        if reason is not None and not isinstance(reason, str):
+            raise ScheduleError(f"{self.full_name}: when gave {reason!r}: return a text or None")
+        return reason
+
+    def _ask(self, what: str, function: Callable[..., Any], p: Problem, **values: int) -> Any:
+        try:
+            return function(p, **values)
+        except Exception as error:
+            raise ScheduleError(
+                f"{self.full_name}: {what} failed for {p.size} ranks: "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
     def steps(self, p: Problem) -> list[Step]:
         """The schedule of one rank.
@@ -153,10 +165,13 @@ class Algorithm:
             raise ScheduleError(f"{self.full_name} has no schedule: it is the library's own")
         steps: list[Step] = []
         try:
-            for yielded in self.function(p, **dict(self.tunables)):
+            generator = self.function(p, **dict(self.tunables))
+            if not isinstance(generator, Iterator):
+                raise ScheduleError(f"gave {generator!r}: an algorithm must yield its steps")
+            for yielded in generator:
                 steps.append(as_step(yielded))
                 if len(steps) > STEP_LIMIT:
-                    raise ScheduleError(f"{self.full_name} yields more than {STEP_LIMIT} steps")
+                    raise ScheduleError(f"more than {STEP_LIMIT} steps: does it ever end?")
         except ScheduleError as error:
             raise ScheduleError(
                 f"rank {p.rank}/{p.size} {self.full_name} step {len(steps)}: {error}"
@@ -181,15 +196,20 @@ def part(steps: Iterable[Any], sub: Problem, *, lane: int = 0) -> Iterator[Step]
 
     def chunk(c: Chunk) -> Chunk:
         if isinstance(c, Place):
-            return Place(c.buffer, chunk(c.chunk), (lane, c.slot) if c.buffer == "tmp" else 0)  # type: ignore[arg-type]
-        return sub.chunk_ids[c] if isinstance(c, int) else c
+            slot = (lane, c.slot) if c.buffer == "tmp" else 0
+            return Place(c.buffer, chunk(c.chunk), slot)  # type: ignore[arg-type]
+        if isinstance(c, tuple):
+            return peer(c[0]), peer(c[1])
+        if not 0 <= c < len(sub.chunk_ids):
+            raise ScheduleError(f"no chunk {c} among the {len(sub.chunk_ids)} of this part")
+        return sub.chunk_ids[c]
 
     def chunks(group: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
         return tuple(chunk(c) for c in group)
 
     def peer(r: int) -> int:
         if not 0 <= r < sub.size:
-            raise ScheduleError(f"no rank {r} among {sub.size}")
+            raise ScheduleError(f"no rank {r} among the {sub.size} of this part")
         return sub.ranks[r]
 
     for yielded in steps:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
 
 from hpcoll.schedule.operations import Send, Step
 from hpcoll.schedule.problem import Problem
-from hpcoll.schedule.simulate import Message, Trace
+from hpcoll.schedule.trace import Message, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,65 +72,58 @@ def unit_of(p: Problem) -> Fraction:
 def _rounds(schedules: list[list[Step]], messages: list[Message]) -> int:
     """The end of the last message when each takes one round and ports serve one at a time.
 
-    A message may start when its sender has begun the step, the sender's other
-    messages before it have left, and the receiver's port is free.
+    A rank's messages leave in the order of its steps and of the peers in a step; each
+    starts when the rank is in the step, the one before it has left, and the
+    receiver's port is free. A step ends with the last of its messages.
     """
     size = len(schedules)
-    outgoing: dict[tuple[int, int], list[Message]] = {}
-    waiting: dict[tuple[int, int], int] = {}
+    matched: dict[tuple[int, int, int], deque[Message]] = {}
     for m in messages:
-        outgoing.setdefault((m.source, m.sent_in), []).append(m)
-        for end in {(m.source, m.sent_in), (m.target, m.received_in)}:
-            waiting[end] = waiting.get(end, 0) + 1
-    for key, group in outgoing.items():
-        order: dict[int, int] = {}
-        for op in schedules[key[0]][key[1]]:
-            if isinstance(op, Send):
-                for peer in op.peers:
-                    order.setdefault(peer, len(order))
-        group.sort(key=lambda m: order[m.target])
-    begin = [0] * size
-    step = [0] * size
+        matched.setdefault((m.source, m.sent_in, m.target), deque()).append(m)
+    left = [[0] * len(schedule) for schedule in schedules]
+    for m in messages:
+        left[m.source][m.sent_in] += 1
+        left[m.target][m.received_in] += 1
+    ends = [[0] * len(schedule) for schedule in schedules]
+    step = [-1] * size
     out_free = [0] * size
     in_free = [0] * size
-    done_at: dict[tuple[int, int], int] = {}
-    heap: list[tuple[int, int, int, int]] = []
+    queues: list[deque[Message]] = [deque() for _ in range(size)]
+    heap: list[tuple[int, int]] = []
 
-    def advance(rank: int) -> None:
-        while step[rank] < len(schedules[rank]):
-            key = (rank, step[rank])
-            if key in outgoing:
-                group = outgoing.pop(key)
-                pending_sends[rank] = group
-                heapq.heappush(heap, (max(begin[rank], out_free[rank]), 0, rank, step[rank]))
-            if waiting.get(key, 0):
+    def advance(r: int) -> None:
+        """Go to the next steps of a rank while nothing in them is under way."""
+        while step[r] < len(left[r]) and (step[r] < 0 or not left[r][step[r]]):
+            begin = ends[r][step[r]] if step[r] >= 0 else 0
+            step[r] += 1
+            if step[r] == len(left[r]):
                 return
-            begin[rank] = max(begin[rank], done_at.get(key, 0))
-            step[rank] += 1
+            ends[r][step[r]] = begin
+            for op in schedules[r][step[r]]:
+                if isinstance(op, Send):
+                    queues[r].extend(matched[r, step[r], t].popleft() for t in op.peers)
+            if queues[r]:
+                heapq.heappush(heap, (max(begin, out_free[r]), r))
 
-    pending_sends: dict[int, list[Message]] = {}
-    for rank in range(size):
-        advance(rank)
+    for r in range(size):
+        advance(r)
     last = 0
     while heap:
-        now, _, rank, at = heapq.heappop(heap)
-        group = pending_sends[rank]
-        free = [m for m in group if in_free[m.target] <= now]
-        if not free:
-            heapq.heappush(heap, (min(in_free[m.target] for m in group), 1, rank, at))
+        now, r = heapq.heappop(heap)
+        m = queues[r][0]
+        if in_free[m.target] > now:
+            heapq.heappush(heap, (in_free[m.target], r))
             continue
-        m = free[0]
-        group.remove(m)
-        end = now + 1
-        out_free[rank] = in_free[m.target] = end
-        last = max(last, end)
-        for key in {(m.source, m.sent_in), (m.target, m.received_in)}:
-            waiting[key] -= 1
-            done_at[key] = max(done_at.get(key, 0), end)
-        if group:
-            heapq.heappush(heap, (end, 0, rank, at))
-        for other in {m.source, m.target}:
-            advance(other)
+        queues[r].popleft()
+        last = max(last, now + 1)
+        out_free[r] = in_free[m.target] = now + 1
+        for rank, at in ((r, m.sent_in), (m.target, m.received_in)):
+            left[rank][at] -= 1
+            ends[rank][at] = max(ends[rank][at], now + 1)
+        if queues[r]:
+            heapq.heappush(heap, (now + 1, r))
+        advance(r)
+        advance(m.target)
     return last
 
 

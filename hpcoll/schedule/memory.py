@@ -70,11 +70,17 @@ class Memory:
                 return Location("scratch", chunk)
             if chunk.chunk not in self.inputs:
                 raise ScheduleError(f"reads {chunk}, which this rank's input doesn't hold")
-            return self.source(chunk.chunk)  # type: ignore[arg-type]
+            return self.source(chunk.chunk)
         self._check(chunk)
         if chunk in self.inputs and chunk not in self._written:
             return self.source(chunk)
         return self.target(chunk)
+
+    def in_input(self, chunk: Chunk) -> bool:
+        """Whether a chunk is still where the input holds it."""
+        if isinstance(chunk, Place):
+            return chunk.buffer == "src"
+        return chunk in self.inputs and chunk not in self._written
 
     def write(self, chunk: Chunk) -> Location:
         """Where a new value of a chunk goes; call `wrote` when it is there.

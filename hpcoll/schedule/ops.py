@@ -109,7 +109,7 @@ def make_op(
     if isinstance(width, bool) or not isinstance(width, int) or width < 1:
         raise ConfigError(f"width must be a positive integer, not {width!r}")
     return Op(
-        name or getattr(function, "__name__", "op"),
+        name or str(getattr(function, "__name__", "op")),
         bool(commute),
         width,
         function,

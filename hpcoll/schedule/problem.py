@@ -80,14 +80,16 @@ class Problem:
         Raises
         ------
         ScheduleError
-            If this rank does not take part, a rank is named twice, or an owner is
-            not one of the ranks.
+            If this rank does not take part, a rank is named twice, or an owner or the
+            root is not one of the ranks.
         """
         ids = tuple(range(self.chunks)) if chunk_ids is None else tuple(chunk_ids)
         if self.rank not in ranks:
             raise ScheduleError(f"rank {self.rank} is not among the ranks {tuple(ranks)}")
         if len(set(ranks)) != len(ranks):
             raise ScheduleError(f"a rank is named twice in {tuple(ranks)}")
+        if not 0 <= root < len(ranks):
+            raise ScheduleError(f"root {root} is not one of {len(ranks)} ranks")
         blocks: tuple[tuple[int, ...], ...] = ()
         if owners is not None:
             if len(owners) != len(ids) or not all(0 <= o < len(ranks) for o in owners):

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from hpcoll.errors import RegistryError
 from hpcoll.schedule.algorithm import Algorithm
-from hpcoll.schedule.collectives import COLLECTIVES, collective_named
+from hpcoll.schedule.collectives import COLLECTIVES, VECTOR_FORMS, collective_named
 from hpcoll.schedule.problem import Problem
 
 F = TypeVar("F", bound="Callable[..., Iterator[Any]]")
@@ -116,6 +116,12 @@ def add(new: Algorithm) -> None:
     _algorithms[new.full_name] = new
 
 
+def add_native(collective: str) -> None:
+    """Register the communication library's own collective, which has no schedule."""
+    text = f"The communication library's own {collective}."
+    add(Algorithm(collective, "native", None, _one_chunk, _always, "", (), "native", text))
+
+
 def load_all() -> None:
     """Import the built-in algorithms and those of entry points, once.
 
@@ -127,7 +133,6 @@ def load_all() -> None:
     global _loaded
     if _loaded:
         return
-    _loaded = True
     package = importlib.import_module("hpcoll.algorithms")
     for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
         importlib.import_module(f"hpcoll.algorithms.{module}")
@@ -141,6 +146,7 @@ def load_all() -> None:
                 f"entry point {entry.name} = {entry.value} can't be loaded: "
                 f"{type(error).__name__}: {error}"
             ) from error
+    _loaded = True
 
 
 def load_file(path: str | Path) -> list[Algorithm]:
@@ -158,23 +164,25 @@ def load_file(path: str | Path) -> list[Algorithm]:
     module_name = f"hpcoll_loaded_{file.stem}_{abs(hash(str(file)))}"
     if module_name in sys.modules:
         return [a for a in _algorithms.values() if a.origin.endswith(f":{file}")]
-    before = set(_algorithms)
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
         raise RegistryError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
+    before = dict(_algorithms)
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except RegistryError:
-        sys.modules.pop(module_name)
-        raise
+        found = [a for key, a in _algorithms.items() if key not in before]
+        if not found:
+            raise RegistryError(f"{path} registers no algorithm: use the @algorithm decorator")
     except Exception as error:
+        # Nothing of a file that failed stays, so that it can be loaded once it is mended.
         sys.modules.pop(module_name)
+        _algorithms.clear()
+        _algorithms.update(before)
+        if isinstance(error, RegistryError):
+            raise
         raise RegistryError(f"{path} can't be loaded: {type(error).__name__}: {error}") from error
-    found = [a for key, a in _algorithms.items() if key not in before]
-    if not found:
-        raise RegistryError(f"{path} registers no algorithm: use the @algorithm decorator")
     return found
 
 
@@ -209,9 +217,11 @@ def find(spec: str, collective: str | None = None) -> Algorithm:
         if collective is None:
             raise RegistryError(f"{spec!r} must be written as collective/algorithm")
         base = f"{collective_named(collective).name}/{base}"
+    kind, _, name = base.partition("/")
+    kind = VECTOR_FORMS.get(kind, kind)
+    base = f"{kind}/{name}"
     found = _algorithms.get(base)
     if found is None:
-        kind = base.split("/")[0]
         near = get_close_matches(base, _algorithms, n=1, cutoff=0.6)
         known = [a.name for a in _algorithms.values() if a.collective == kind]
         hint = f"; did you mean {near[0]}?" if near else ""
@@ -221,11 +231,9 @@ def find(spec: str, collective: str | None = None) -> Algorithm:
         raise RegistryError(f"{found.full_name} is no algorithm for {collective}")
     values: dict[str, int] = {}
     for pair in filter(None, settings.split(",")):
-        key, eq, text = pair.partition("=")
+        key, _, text = pair.partition("=")
         try:
             values[key.strip()] = int(text)
         except ValueError:
             raise RegistryError(f"{spec!r}: write tunables as name=integer, not {pair!r}") from None
-        if not eq:
-            raise RegistryError(f"{spec!r}: write tunables as name=integer, not {pair!r}")
     return found.tuned(**values) if values else found

@@ -17,6 +17,13 @@ def rank_list(mask: int) -> str:
     return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs) or "none"
 
 
+def contribution(chunk: object, mask: int) -> str:
+    """A chunk of one rank, or reduced over several, in words."""
+    if mask.bit_count() > 1:
+        return f"chunk {chunk} reduced over ranks {rank_list(mask)}"
+    return f"chunk {chunk} of rank {rank_list(mask)}"
+
+
 class Symbols:
     """Interned values: equal numbers mean the same expression tree.
 
@@ -68,13 +75,12 @@ class Symbols:
         """A value in words."""
         if value is None:
             return "nothing"
-        what = f"chunk {self.chunk[value]} of rank {rank_list(self.mask[value])}"
         if self.mixed[value]:
-            what = f"a mix of different chunks from ranks {rank_list(self.mask[value])}"
-        elif self.mask[value].bit_count() > 1:
-            what = f"chunk {self.chunk[value]} reduced over ranks {rank_list(self.mask[value])}"
+            what = f"a mix of different chunks of ranks {rank_list(self.mask[value])}"
+        else:
+            what = contribution(self.chunk[value], self.mask[value])
         if self.twice[value]:
-            what += f" (twice: {rank_list(self.twice[value])})"
+            what += f" (more than once: rank {rank_list(self.twice[value])})"
         return what
 
     def _add(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -9,10 +10,12 @@ from hpcoll.errors import ScheduleError
 from hpcoll.schedule.algorithm import Algorithm
 from hpcoll.schedule.collectives import COLLECTIVES
 from hpcoll.schedule.counts import Counts, count
-from hpcoll.schedule.operations import Chunk, Place, Step
+from hpcoll.schedule.faults import Fault, targets_of
+from hpcoll.schedule.operations import Send, Step
 from hpcoll.schedule.problem import Problem
-from hpcoll.schedule.simulate import Fault, Simulation, Trace, describe_missing
-from hpcoll.schedule.symbols import Symbols, rank_list
+from hpcoll.schedule.simulate import Simulation, Trace
+from hpcoll.schedule.symbols import Symbols, contribution, rank_list
+from hpcoll.schedule.topology import Topology
 
 ALL_ROOTS_UP_TO = 8
 
@@ -60,12 +63,19 @@ class Proof:
         return self.skipped is None and self.fault is None
 
 
-def prove(algorithm: Algorithm, size: int, *, roots: Sequence[int] | None = None) -> Proof:
+def prove(
+    algorithm: Algorithm,
+    size: int,
+    *,
+    roots: Sequence[int] | None = None,
+    topology: Topology | None = None,
+) -> Proof:
     """Prove an algorithm at one number of ranks.
 
-    Every rank's schedule is run with equal and with unequal chunks (some empty),
-    with one block of chunks a rank and with irregular owners, in place and not, for
-    each root.
+    Every rank's schedule is run with regular and with irregular owners of the chunks,
+    for operators that commute and for those that don't, for each root. A run tells
+    chunks apart by their numbers and notes what would be lost in place, so it stands
+    for chunks of equal and unequal sizes, out of place and in place.
 
     Parameters
     ----------
@@ -75,6 +85,8 @@ def prove(algorithm: Algorithm, size: int, *, roots: Sequence[int] | None = None
         Number of ranks.
     roots : sequence of int, optional
         By default all up to 8 ranks, and else three of them.
+    topology : Topology, optional
+        Which ranks share a node; by default all.
     """
     if algorithm.native:
         return Proof(algorithm.spec, size, skipped="native: the library's own, has no schedule")
@@ -82,130 +94,162 @@ def prove(algorithm: Algorithm, size: int, *, roots: Sequence[int] | None = None
     if roots is None:
         every = range(size) if size <= ALL_ROOTS_UP_TO else sorted({0, size // 2, size - 1})
         roots = tuple(every) if kind.rooted else (0,)
-    rank_order = bit_identical = in_place = True
+    bit_identical = in_place = True
+    in_order: dict[object, bool] = {}
     counts: Counts | None = None
-    for root in roots:
-        for owners in _owner_maps(algorithm, size, root):
-            try:
-                p = algorithm.problem(0, size, root=root, owners=owners)
-                reason = algorithm.refuses(p)
-                if reason is not None:
-                    if counts is None and owners is None:
-                        return Proof(algorithm.spec, size, skipped=reason)
-                    continue
-                problems = [p.at(r) for r in range(size)]
-                schedules = [algorithm.steps(q) for q in problems]
-                symbols = Symbols()
-                trace = _run(problems, schedules, symbols)
-                facts = _check(problems, symbols, trace)
-            except Fault as fault:
-                return _faulty(algorithm, size, root, kind.rooted, owners, fault, fault.kind)
-            except ScheduleError as error:
-                return _faulty(algorithm, size, root, kind.rooted, owners, error, "error")
-            rank_order &= facts[0]
-            bit_identical &= facts[1]
-            in_place = in_place and _right_in_place(problems, schedules)
-            if counts is None:
-                counts = count(problems, schedules, trace)
+    last: list[list[Step]] = []
+    for root, owners, commutes in _settings(algorithm, size, roots):
+        try:
+            p = algorithm.problem(
+                0, size, root=root, owners=owners, topology=topology, commutes=commutes
+            )
+            reason = algorithm.refuses(p)
+            if reason is not None:
+                if counts is None:
+                    return Proof(algorithm.spec, size, skipped=reason)
+                continue
+            problems = [p.at(r) for r in range(size)]
+            schedules = [algorithm.steps(q) for q in problems]
+            if not commutes and schedules == last:
+                continue
+            last = schedules
+            symbols = Symbols()
+            trace = _run(problems, schedules, symbols)
+            ordered, identical = _check(problems, schedules, symbols, trace)
+        except ScheduleError as error:
+            setting = f"{algorithm.spec} at {size} ranks"
+            setting += f", root {root}" if kind.rooted else ""
+            setting += "" if owners is None else f", chunks owned by ranks {list(owners)}"
+            setting += "" if commutes else ", operator that doesn't commute"
+            return Proof(
+                algorithm.spec,
+                size,
+                fault=f"{setting}: {error}",
+                kind=error.kind if isinstance(error, Fault) else "error",
+            )
+        # A schedule of its own for operators that don't commute decides on the order.
+        in_order[root, owners] = ordered
+        bit_identical = bit_identical and identical
+        in_place = in_place and trace.in_place
+        counts = counts or count(problems, schedules, trace)
     return Proof(
         algorithm.spec,
         size,
-        rank_order=rank_order,
+        rank_order=all(in_order.values()),
         bit_identical=bit_identical,
         in_place=in_place,
         counts=counts,
     )
 
 
-def _faulty(
-    algorithm: Algorithm,
-    size: int,
-    root: int,
-    rooted: bool,
-    owners: tuple[int, ...] | None,
-    error: ScheduleError,
-    kind: str,
-) -> Proof:
-    setting = f"{algorithm.spec} at {size} ranks" + (f", root {root}" if rooted else "")
-    if owners is not None:
-        setting += f", chunks owned by ranks {list(owners)}"
-    return Proof(algorithm.spec, size, fault=f"{setting}: {error}", kind=kind)
+def _settings(
+    algorithm: Algorithm, size: int, roots: Sequence[int]
+) -> Iterator[tuple[int, tuple[int, ...] | None, bool]]:
+    """Every root, owner map and kind of operator to prove a schedule with."""
+    reduces = COLLECTIVES[algorithm.collective].reduces
+    for root in roots:
+        for owners in _owner_maps(algorithm, size):
+            for commutes in (True, False) if reduces else (True,):
+                yield root, owners, commutes
 
 
-def _owner_maps(algorithm: Algorithm, size: int, root: int) -> Iterator[tuple[int, ...] | None]:
-    """The regular owner map, and one where ranks own two chunks, none, or far ones."""
+def _owner_maps(algorithm: Algorithm, size: int) -> Iterator[tuple[int, ...] | None]:
+    """The regular owner map, and some where ranks own several chunks, none, or far ones."""
     yield None
-    if COLLECTIVES[algorithm.collective].owned and size > 1 and root in (0, size - 1):
-        yield tuple((3 * c + 1) % size if c % 2 else c % size for c in range(size + 1))
+    if not COLLECTIVES[algorithm.collective].owned:
+        return
+    for seed in range(3 if size <= ALL_ROOTS_UP_TO else 1):
+        yield tuple(random.Random(size + seed).choices(range(size), k=size + 2 + seed))
+    if size <= ALL_ROOTS_UP_TO:
+        yield tuple(c // 2 for c in range(2 * size))
+        yield tuple(reversed(range(size)))
+        yield (size - 1, size - 1)
+        yield ()
 
 
 def _run(problems: list[Problem], schedules: list[list[Step]], symbols: Symbols) -> Trace:
-    size = len(problems)
-
-    def unequal(chunk: Chunk) -> int:
-        at = chunk.chunk if isinstance(chunk, Place) else chunk
-        return at[0] * size + at[1] if isinstance(at, tuple) else at  # type: ignore[return-value]
-
     try:
-        return Simulation(problems, schedules, symbols, unequal).run()
+        return Simulation(problems, schedules, symbols).run()
     except Fault as fault:
         if fault.kind != "deadlock":
             raise
         try:
-            Simulation(problems, schedules, Symbols(), unequal, eager=True).run()
-        except Fault:
-            raise fault from None
+            Simulation(problems, schedules, Symbols(), eager=True).run()
+        except Fault as eager:
+            # What is wrong even with buffers says more than who waits for whom.
+            raise (fault if eager.kind == "deadlock" else eager) from None
         raise Fault(
             "needs buffering",
-            f"deadlock when sends wait for their receives (it ends only if sends are "
-            f"buffered): {str(fault).removeprefix('deadlock: ')}",
+            f"deadlock where sends wait for their receives, ends only where they are "
+            f"buffered: {fault.text}",
+            fault.rank,
+            fault.step,
         ) from None
 
 
-def _check(problems: list[Problem], symbols: Symbols, trace: Trace) -> tuple[bool, bool]:
+def _check(
+    problems: list[Problem], schedules: list[list[Step]], symbols: Symbols, trace: Trace
+) -> tuple[bool, bool]:
     """Hold the result to the collective; return (rank order kept, bits identical)."""
     kind = COLLECTIVES[problems[0].collective]
     if kind.name == "barrier":
-        return _check_barrier(problems, trace), True
-    ordered = True
-    identical = True
+        _check_barrier(trace)
+        return True, True
+    # Who contributes depends on the rank in a scan, on the chunk alone elsewhere.
+    by_rank = kind.name in ("scan", "exscan")
+    wanted: dict[object, int] = {}
+    ordered = identical = True
     first: dict[object, int] = {}
     for p in problems:
-        memory, values = trace.memories[p.rank], trace.values[p.rank]
+        held = trace.held[p.rank]
         for chunk in kind.outputs(p):
-            value = values.get(memory.read(chunk))
-            ranks = kind.contributors(p, chunk)
-            want = ((1 << len(ranks)) - 1) << ranks.start
-            right = (
-                value is not None
-                and symbols.mask[value] == want
-                and not symbols.twice[value]
-                and not symbols.mixed[value]
-                and symbols.chunk[value] == chunk
-            )
-            if not right:
-                expected = (
-                    f"chunk {chunk} reduced over ranks {rank_list(want)}"
-                    if kind.reduces and len(ranks) > 1
-                    else f"chunk {chunk} of rank {rank_list(want)}"
-                )
-                lack = describe_missing(symbols, value, want)
-                raise Fault(
-                    "wrong result",
-                    f"chunk {chunk} ends as {symbols.text(value)}, not as {expected}"
-                    + (f" ({lack})" if lack and value is not None else ""),
-                    p.rank,
-                )
-            assert value is not None
+            key = p.rank if by_rank else chunk
+            want = wanted.get(key)
+            if want is None:
+                ranks = kind.contributors(p, chunk)
+                want = wanted[key] = ((1 << len(ranks)) - 1) << ranks.start
+            value = held.get(chunk)
+            if (
+                value is None
+                or symbols.mask[value] != want
+                or symbols.twice[value]
+                or symbols.mixed[value]
+                or symbols.chunk[value] != chunk
+            ):
+                raise _wrong(symbols, p, schedules[p.rank], chunk, value, want)
             ordered = ordered and symbols.in_rank_order(value)
-            if kind.name not in ("scan", "exscan"):
+            if not by_rank:
                 identical = identical and first.setdefault(chunk, value) == value
     return ordered, identical
 
 
-def _check_barrier(problems: list[Problem], trace: Trace) -> bool:
+def _wrong(
+    symbols: Symbols,
+    p: Problem,
+    schedule: list[Step],
+    chunk: object,
+    value: int | None,
+    want: int,
+) -> Fault:
+    """The fault of a chunk that doesn't end as it should."""
+    writes = [
+        i
+        for i, step in enumerate(schedule)
+        if any(not isinstance(op, Send) and chunk in targets_of(op) for op in step)
+    ]
+    since = f"(last written in step {writes[-1]})" if writes else "(never written)"
+    text = f"chunk {chunk} {since} ends as {symbols.text(value)}, not as "
+    text += f"{contribution(chunk, want)}"
+    if value is not None:
+        lack, excess = want & ~symbols.mask[value], symbols.mask[value] & ~want
+        text += f"; missing: rank {rank_list(lack)}" if lack else ""
+        text += f"; not wanted: rank {rank_list(excess)}" if excess else ""
+    return Fault("wrong result", text, p.rank, writes[-1] if writes else None)
+
+
+def _check_barrier(trace: Trace) -> None:
     """No rank may leave before it has heard, directly or not, from all others."""
-    everyone = (1 << len(problems)) - 1
+    everyone = (1 << len(trace.heard)) - 1
     for rank, heard in enumerate(trace.heard):
         if heard != everyone:
             raise Fault(
@@ -213,14 +257,3 @@ def _check_barrier(problems: list[Problem], trace: Trace) -> bool:
                 f"leaves the barrier without having heard from rank {rank_list(everyone & ~heard)}",
                 rank,
             )
-    return True
-
-
-def _right_in_place(problems: list[Problem], schedules: list[list[Step]]) -> bool:
-    symbols = Symbols()
-    try:
-        trace = Simulation(problems, schedules, symbols, lambda c: 0, aliased=True).run()
-        _check(problems, symbols, trace)
-    except Fault:
-        return False
-    return True

@@ -1,0 +1,130 @@
+"""``hpcoll list``: which algorithms there are and what each costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hpcoll.cli import output, values
+
+if TYPE_CHECKING:
+    from hpcoll.schedule.algorithm import Algorithm
+    from hpcoll.schedule.verify import Proof
+
+
+@click.command(
+    "list",
+    short_help="List the algorithms and what each costs.",
+    epilog="Example: hpcoll list allreduce --ranks 16, or hpcoll list --json > all.json",
+)
+@click.argument("collective", required=False)
+@click.option(
+    "--ranks",
+    type=values.RANK_COUNT,
+    default="8",
+    show_default=True,
+    metavar="P",
+    help="Number of ranks to count for.",
+)
+@values.load_option
+@values.json_option
+def command(collective: str | None, ranks: int, load: tuple[str, ...], as_json: bool) -> None:
+    """List the algorithms, with their costs beside the lower bound.
+
+    Costs are those of the busiest rank: rounds when a rank sends one message and
+    receives one at a time; bytes sent and bytes reduced in units of the message size
+    n. In brackets stands the least that any algorithm can do.
+    In place, "one copy" means that the input is copied first.
+    """
+    from hpcoll.schedule import registry
+    from hpcoll.schedule.verify import prove
+
+    values.checked_settings()
+    values.load_files(load)
+    found = registry.algorithms(collective)
+    entries: list[dict[str, Any]] = []
+    with output.progress(len(found), f"counting at {ranks} ranks") as advance:
+        for algorithm in found:
+            entries.append(entry(algorithm, ranks, prove(algorithm, ranks)))
+            advance()
+    if as_json:
+        output.print_json({"ranks": ranks, "algorithms": entries})
+        return
+    output.print_table(
+        (
+            "algorithm",
+            "tunables",
+            "rounds (least)",
+            "bytes/n (least)",
+            "reduced/n (least)",
+            "rank order",
+            "same bits",
+            "in place",
+            "source",
+        ),
+        [_cells(e) for e in entries],
+        right=("rounds (least)", "bytes/n (least)", "reduced/n (least)"),
+    )
+    if not entries:
+        click.echo("no algorithm is registered", err=True)
+
+
+def entry(algorithm: Algorithm, ranks: int, proof: Proof) -> dict[str, Any]:
+    """What is known of one algorithm, as JSON."""
+    from hpcoll.schedule.counts import lower_bound
+
+    bound = lower_bound(algorithm.collective, ranks)
+    status = "proved" if proof.proved else "wrong" if proof.fault else "skipped"
+    counts = proof.counts
+    return {
+        "collective": algorithm.collective,
+        "algorithm": algorithm.name,
+        "spec": algorithm.spec,
+        "tunables": dict(algorithm.tunables),
+        "source": algorithm.source,
+        "status": "unproved" if algorithm.native else status,
+        "reason": proof.skipped or proof.fault,
+        "counts": None
+        if counts is None
+        else {
+            "rounds": counts.rounds,
+            "messages": counts.messages,
+            "bytes_per_n": float(counts.volume),
+            "reduced_per_n": float(counts.reductions),
+            "scratch_per_n": float(counts.scratch),
+        },
+        "least": {
+            "rounds": bound.rounds,
+            "bytes_per_n": float(bound.volume),
+            "reduced_per_n": float(bound.reductions),
+        },
+        "rank_order": proof.rank_order if proof.proved else None,
+        "bit_identical": proof.bit_identical if proof.proved else None,
+        "in_place": proof.in_place if proof.proved else None,
+    }
+
+
+def _cells(e: dict[str, Any]) -> list[str]:
+    tunables = ", ".join(f"{k}={v}" for k, v in e["tunables"].items()) or "-"
+    head = [f"{e['collective']}/{e['algorithm']}", tunables]
+    if e["counts"] is None:
+        if e["status"] == "unproved":
+            return [*head, "-", "-", "-", "-", "-", "-", "unproved: the library's own"]
+        mark = "!WRONG: " if e["status"] == "wrong" else "not at this size: "
+        return [*head, "-", "-", "-", "-", "-", "-", mark + str(e["reason"])]
+    counts, least = e["counts"], e["least"]
+    pairs = [
+        f"{counts[key]:.4g} ({least[key]:.4g})"
+        for key in ("rounds", "bytes_per_n", "reduced_per_n")
+    ]
+    reduces = counts["reduced_per_n"] or least["reduced_per_n"]
+    return [
+        *head,
+        *pairs[:2],
+        pairs[2] if reduces else "-",
+        ("yes" if e["rank_order"] else "no") if reduces else "-",
+        "yes" if e["bit_identical"] else "no",
+        "yes" if e["in_place"] else "one copy",
+        e["source"] or "-",
+    ]

@@ -1,0 +1,305 @@
+"""From a user's arguments to a run: check, look the recipe up or agree and make it, bind.
+
+Recipes are kept by values that are equal on all ranks, so that all ranks find or
+miss alike; a miss agrees with all ranks before any data moves. Bindings are local.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hpcoll.errors import ConfigError, HpcollError, MismatchError
+from hpcoll.kernels.dtypes import dtype_name
+from hpcoll.runtime.arrays import Array, address_of, as_input, overlap
+from hpcoll.runtime.call import Call, Caller, check_counts, check_root
+from hpcoll.runtime.entry import Entry
+from hpcoll.runtime.plan import Binding, Plan, Request, check_timeout
+from hpcoll.runtime.session import Session
+from hpcoll.schedule import registry
+from hpcoll.schedule.collectives import COLLECTIVES, VECTOR_FORMS, collective_named
+from hpcoll.schedule.ops import Op, resolve_op
+from hpcoll.schedule.topology import Topology
+from hpcoll.selection import Choice, choose
+
+
+class Dispatcher:
+    """Makes the calls of one communicator.
+
+    Parameters
+    ----------
+    session : Session
+        The communicator's runtime.
+    topology : Topology
+        Which ranks share a node.
+    """
+
+    def __init__(self, session: Session, topology: Topology) -> None:
+        self.session = session
+        self.topology = topology
+        self._caller = Caller(session.rank, session.size)
+        self._pins = dict(session.settings.algorithm)
+        self._entries: OrderedDict[tuple[Any, ...], Entry] = OrderedDict()
+
+    def run(self, name: str, x: object, out: Array | None, **options: Any) -> Array | None:
+        """Carry a call out to its end; return the result."""
+        timeout_s = self._limit(options.pop("timeout", None))
+        entry, call = self._prepare(name, x, out, timeout_s, **options)
+        binding = self._bind(entry, call, pooled=True)
+        result = binding.execute(timeout_s)
+        entry.give_back(binding.run)
+        return result
+
+    def start(self, name: str, x: object, out: Array | None, **options: Any) -> Request:
+        """Start a call."""
+        timeout_s = self._limit(options.pop("timeout", None))
+        entry, call = self._prepare(name, x, out, timeout_s, **options)
+        binding = self._bind(entry, call, pooled=True)
+        return binding.start(timeout_s).on_end(lambda: entry.give_back(binding.run))
+
+    def plan(self, name: str, x: object, out: Array | None, **options: Any) -> Plan:
+        """Make a persistent call; always agreed, even where the recipe is known."""
+        timeout_s = self._limit(options.pop("timeout", None))
+        entry, call = self._prepare(name, x, out, timeout_s, persistent=True, **options)
+        return Plan(self._bind(entry, call, pooled=False), entry.algorithm.spec, timeout_s)
+
+    def explain(
+        self,
+        name: str,
+        x: object,
+        *,
+        nbytes: int | None,
+        dtype: str,
+        op: str | Op,
+        root: int,
+        algorithm: str | None,
+    ) -> Choice:
+        """Say which algorithm would serve a call, and why."""
+        base = collective_named(name).name
+        if x is not None:
+            array = as_input(x)
+            whole = base in ("allgather", "gather")
+            nbytes = array.nbytes * (self.session.size if whole else 1)
+            dtype = dtype_name(array.dtype)
+        operator = resolve_op(op) if COLLECTIVES[base].reduces else None
+        return self._choose(base, nbytes or 0, dtype, operator, root, algorithm)
+
+    def agree(self, text: str, data: Any = None) -> dict[int, Any]:
+        """Agree on something that is no collective; it takes a call number."""
+        self.session.check_usable()
+        found = self.session.agree(text, data, self.session.settings.timeout_s)
+        self.session.count(text)
+        return found
+
+    def _limit(self, timeout: float | None) -> float:
+        return self.session.settings.timeout_s if timeout is None else check_timeout(timeout)
+
+    def _prepare(
+        self,
+        name: str,
+        x: object,
+        out: Array | None,
+        timeout_s: float,
+        *,
+        op: str | Op = "sum",
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        recv_counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        persistent: bool = False,
+    ) -> tuple[Entry, Call]:
+        """Check the arguments and find or make the recipe's entry."""
+        session = self.session
+        try:
+            session.check_usable()
+            base = collective_named(name).name
+            operator = resolve_op(op) if COLLECTIVES[base].reduces else None
+            place = check_root(root, session.size) if COLLECTIVES[base].rooted else 0
+            rows = None if counts is None else check_counts(counts, session.size)
+            if algorithm not in (None, "auto"):
+                registry.find(algorithm, base)
+            pin = algorithm or self._pins.get(base)
+            if base == "alltoall" and name == "alltoallv":
+                return self._counted(
+                    name, x, out, place, rows, recv_counts, pin, timeout_s, persistent
+                )
+            if name in VECTOR_FORMS and rows is None:
+                if base not in ("allgather", "gather"):
+                    raise ConfigError(f"{name} needs counts: the rows of each rank")
+                return self._counted(name, x, out, place, None, None, pin, timeout_s, persistent)
+            call = self._caller.make(name, x, out, operator, place, rows)
+            key = (base, call.counts, call.dtype, operator and operator.signature, place, pin)
+            entry = self._entries.get(key)
+            if entry is None or persistent:
+                entry = self._make(key, call, pin, timeout_s, persistent)
+            else:
+                self._entries.move_to_end(key)
+        except (MismatchError, OSError, TimeoutError):
+            raise
+        except HpcollError as error:
+            session.refuse(error)
+            raise
+        return entry, call
+
+    def _make(
+        self,
+        key: tuple[Any, ...],
+        call: Call,
+        pin: str | None,
+        timeout_s: float,
+        persistent: bool,
+        agreed: str | None = None,
+    ) -> Entry:
+        """Choose the algorithm, agree, and keep the entry."""
+        nbytes = _nbytes(call, self.session.size)
+        dtype = dtype_name(call.dtype)
+        choice = self._choose(call.collective, nbytes, dtype, call.op, call.root, pin)
+        text = _text(choice, call, dtype)
+        if agreed is None:
+            plan = f"plan of {text}" if persistent else text
+            self.session.agree(plan, None, timeout_s)
+            if persistent:
+                self.session.count(plan)
+        known = self._entries.get(key)
+        if known is not None:
+            return known
+        signature = self.session.sign(text, agreed)
+        entry = Entry(self.session, self.topology, choice.algorithm, call, signature)
+        self._entries[key] = entry
+        while len(self._entries) > self.session.settings.cache_size:
+            self._entries.popitem(last=False)
+        return entry
+
+    def _counted(
+        self,
+        name: str,
+        x: object,
+        out: Array | None,
+        root: int,
+        rows: tuple[int, ...] | None,
+        recv_counts: Sequence[int] | None,
+        pin: str | None,
+        timeout_s: float,
+        persistent: bool,
+    ) -> tuple[Entry, Call]:
+        """Exchange counts, and with them agree on the call."""
+        session = self.session
+        base = VECTOR_FORMS[name]
+        array = as_input(x)
+        self._caller.rows(array, name)
+        rest = array.shape[1:]
+        text = f"{name} of {dtype_name(array.dtype)} rows of shape {rest}"
+        text += f", root {root}" if COLLECTIVES[base].rooted else ""
+        text += f", {pin}" if pin else ""
+        text = f"plan of {text}" if persistent else text
+        if name == "alltoallv":
+            expected = None
+            if recv_counts is not None:
+                expected = check_counts(recv_counts, session.size, "recv_counts")
+            if rows is None:
+                raise ConfigError("alltoallv needs send_counts: the rows for each rank")
+            self._caller.check_rows(array, rows, "send_counts")
+            brought = session.agree(text, [rows, expected], timeout_s)
+            matrix = tuple(tuple(brought[r][0]) for r in range(session.size))
+            _check_pairs(matrix, {r: b[1] for r, b in brought.items()})
+            call = self._caller.alltoallv(array, out, matrix)
+        else:
+            brought = session.agree(text, array.shape[0], timeout_s)
+            shared = tuple(int(brought[r]) for r in range(session.size))
+            call = self._caller.make(name, array, out, None, root, shared)
+        if persistent:
+            session.count(text)
+        key = (base, call.counts, call.dtype, None, root, pin, name)
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._make(key, call, pin, timeout_s, persistent, agreed=text)
+        return entry, call
+
+    def _choose(
+        self, base: str, nbytes: int, dtype: str, op: Op | None, root: int, pin: str | None
+    ) -> Choice:
+        return choose(
+            base,
+            self.session.size,
+            nbytes,
+            dtype=dtype,
+            op=op,
+            root=root,
+            pinned=pin,
+            topology=self.topology,
+        )
+
+    def _bind(self, entry: Entry, call: Call, *, pooled: bool) -> Binding:
+        """Bind a recipe to the call's arrays."""
+        source, target = call.source, call.target
+        pack = unpack = None
+        if target is not None and not target.flags.c_contiguous:
+            packed = np.empty(target.shape, target.dtype)
+            unpack, target = (target, packed), packed
+        elif source is not None and target is not None and overlap(source, target):
+            shift = address_of(source) - address_of(target)
+            if (
+                source.flags.c_contiguous
+                and shift == call.in_place_at * call.dtype.itemsize
+                and entry.may_alias
+            ):
+                run = entry.take(aliased=True, pooled=pooled)
+                return Binding(
+                    self.session, run, entry.name, source, target, call.result, None, None
+                )
+            apart = np.empty(source.shape, source.dtype)
+            pack, source = (apart, source), apart
+        if source is not None and not source.flags.c_contiguous:
+            apart = np.empty(source.shape, source.dtype)
+            pack, source = (apart, source), apart
+        run = entry.take(aliased=False, pooled=pooled)
+        return Binding(self.session, run, entry.name, source, target, call.result, pack, unpack)
+
+
+def _check_pairs(matrix: tuple[tuple[int, ...], ...], expected: dict[int, Any]) -> None:
+    """Hold what each rank expects against what the others send; equal on all ranks."""
+    for rank in sorted(expected):
+        column = expected[rank]
+        if column is None:
+            continue
+        for source, n in enumerate(column):
+            if matrix[source][rank] != n:
+                raise MismatchError(
+                    f"alltoallv: rank {source} sends {matrix[source][rank]} rows to rank {rank}, "
+                    f"which expects {n}"
+                )
+
+
+def _nbytes(call: Call, size: int) -> int:
+    """Message size as nccl-tests counts it; the largest row for alltoall."""
+    counts: Any = call.counts
+    if call.collective == "alltoall":
+        elements = max((sum(row) for row in counts), default=0)
+    else:
+        elements = sum(counts)
+    return int(elements * call.dtype.itemsize)
+
+
+def _text(choice: Choice, call: Call, dtype: str) -> str:
+    """A call in words that are equal on two ranks only if the calls match."""
+    counts: Any = call.counts
+    same = len({v for row in counts for v in (row if isinstance(row, tuple) else (row,))}) == 1
+    if call.collective == "barrier":
+        size = ""
+    elif len(counts) == 1:
+        size = f" of {counts[0]} {dtype}"
+    elif same:
+        first = counts[0][0] if isinstance(counts[0], tuple) else counts[0]
+        size = f" of {len(counts)} x {first} {dtype}"
+    elif len(counts) <= 8 and not isinstance(counts[0], tuple):
+        size = f" of {list(counts)} {dtype}"
+    else:
+        digest = hashlib.blake2b(repr(counts).encode(), digest_size=6).hexdigest()
+        size = f" of unequal counts (digest {digest}) {dtype}"
+    op = f", op {call.op.signature}" if call.op else ""
+    root = f", root {call.root}" if COLLECTIVES[call.collective].rooted else ""
+    return f"{choice.algorithm.spec}{size}{op}{root} [{choice.algorithm.digest}]"

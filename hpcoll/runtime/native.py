@@ -1,0 +1,206 @@
+"""The MPI library's own collectives, as rows of a recipe.
+
+The non-blocking forms are used, so that a native call can be bounded, interleaved
+and interrupted like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpcoll.runtime.bootstrap import mpi
+from hpcoll.runtime.layout import Layout
+from hpcoll.runtime.recipe import DST, IMMEDIATE, SCRATCH, SRC, Recipe, Region, RowWriter
+from hpcoll.schedule.collectives import COLLECTIVES
+from hpcoll.schedule.ops import Op
+from hpcoll.schedule.problem import Problem
+
+INT_MAX = 2**31 - 1
+
+_MPI_OPS = {
+    "sum": "SUM", "avg": "SUM", "prod": "PROD", "min": "MIN", "max": "MAX",
+    "land": "LAND", "lor": "LOR", "lxor": "LXOR",
+    "band": "BAND", "bor": "BOR", "bxor": "BXOR",
+}  # fmt: skip
+_BOOL_OPS = {
+    "sum": "LOR", "max": "LOR", "bor": "LOR", "lor": "LOR",
+    "prod": "LAND", "min": "LAND", "band": "LAND", "land": "LAND",
+    "lxor": "LXOR", "bxor": "LXOR",
+}  # fmt: skip
+_MPI_TYPES = {
+    "float32": "FLOAT", "float64": "DOUBLE", "complex64": "C_FLOAT_COMPLEX",
+    "complex128": "C_DOUBLE_COMPLEX", "bool": "C_BOOL",
+    **{f"{kind}{bits}": f"{kind.upper()}{bits}_T" for kind in ("int", "uint")
+       for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+
+
+def native_refuses(collective: str, dtype: str, op: Op | None) -> str | None:
+    """Why MPI's own collective can't keep hpcoll's rules for a call; None where it can."""
+    if op is None or not COLLECTIVES[collective].reduces:
+        return None
+    if op.function is not None:
+        return "user operators are not passed to MPI"
+    if dtype not in _MPI_TYPES:
+        return f"MPI has no reduction over {dtype}"
+    if op.name in ("min", "max") and dtype.startswith("float"):
+        return f"MPI's {op.name.upper()} doesn't propagate NaN"
+    if dtype.startswith("complex") and op.name in ("land", "lor", "lxor"):
+        return "MPI has no logical operators over complex"
+    if dtype.startswith("float") and op.name in ("land", "lor", "lxor"):
+        return "MPI has no logical operators over floating point"
+    return None
+
+
+class NativeCollectives:
+    """Lowers native collectives on one communicator.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm
+        The communicator that they run on.
+    address_of, handle_of : callable
+        Address of an MPI function by name (0 where there is none), handle of an object.
+    """
+
+    def __init__(
+        self, comm: Any, address_of: Callable[[str], int], handle_of: Callable[[Any], int]
+    ) -> None:
+        self._comm = comm
+        self._handle_of = handle_of
+        self._large = bool(address_of("MPI_Iallreduce_c"))
+        self._address_of = address_of
+
+    def datatype(self, dtype: str) -> int:
+        """Handle of the MPI datatype; BYTE where only bytes are moved."""
+        return self._handle_of(getattr(mpi(), _MPI_TYPES.get(dtype, "BYTE")))
+
+    def operator(self, op: Op, dtype: str) -> int:
+        """Handle of the MPI operator."""
+        names = _BOOL_OPS if dtype == "bool" else _MPI_OPS
+        return self._handle_of(getattr(mpi(), names[op.name]))
+
+    def lower(
+        self,
+        p: Problem,
+        layout: Layout,
+        *,
+        dtype: str,
+        itemsize: int,
+        op: Op | None,
+        aliased: bool,
+        divisor: int,
+    ) -> Recipe:
+        """Lower one rank's part of a native collective.
+
+        Raises
+        ------
+        OverflowError
+            If a count exceeds 2**31 - 1 and the library has no large counts.
+        """
+        out = RowWriter()
+        arrays: list[np.ndarray[Any, np.dtype[Any]]] = []
+        kind = COLLECTIVES[p.collective]
+        reduces = op is not None and kind.reduces
+        unit = itemsize if reduces else 1
+        data = (IMMEDIATE, self.datatype(dtype) if reduces else self._handle_of(mpi().BYTE))
+        comm = (IMMEDIATE, self._handle_of(self._comm))
+        copied = aliased and p.collective in ("reduce_scatter", "alltoall", "gather", "scatter")
+        source = (SRC, 0)
+        if copied:
+            room = out.reserve(layout.src_nbytes)
+            out.combine([Region(SRC, 0, layout.src_nbytes)], room)
+            source = (SCRATCH, room.offset)
+        in_place = (IMMEDIATE, int(mpi().IN_PLACE))
+        target = (DST, 0)
+        root = (IMMEDIATE, p.root)
+
+        def number(nbytes: int) -> tuple[int, int]:
+            value = nbytes // unit
+            if not self._large and value > INT_MAX:
+                raise OverflowError(
+                    f"{p.collective}/native: a count of {value} exceeds 2**31 - 1, and this MPI "
+                    "library has no large counts"
+                )
+            return IMMEDIATE, value
+
+        def vector(values: list[int], *, displacements: bool = False) -> tuple[int, int]:
+            wide = np.int64 if self._large else np.int32
+            for v in values:
+                number(v)
+            array = np.array([v // unit for v in values] or [0], dtype=wide)
+            arrays.append(array)
+            return IMMEDIATE, array.ctypes.data
+
+        def call(name: str, *arguments: tuple[int, int]) -> None:
+            function = self._address_of(
+                f"MPI_I{name}{'_c' if self._large and name != 'barrier' else ''}"
+            )
+            out.native(function, arguments)
+
+        def blocks() -> tuple[list[int], list[int]]:
+            sizes = [sum(layout.nbytes[c] for c in p.owned(r)) for r in range(p.size)]
+            return sizes, [sum(sizes[:r]) for r in range(p.size)]
+
+        whole = sum(layout.nbytes.values())
+        operator = (IMMEDIATE, self.operator(op, dtype) if reduces and op else 0)
+        match p.collective:
+            case "allreduce" | "scan":
+                send = in_place if aliased else source
+                call(p.collective, send, target, number(whole), data, operator, comm)
+            case "exscan":
+                into = target
+                if p.rank == 0:
+                    into = (SCRATCH, out.reserve(whole).offset)
+                send = in_place if aliased and p.rank else source
+                call("exscan", send, into, number(whole), data, operator, comm)
+            case "reduce":
+                send = in_place if aliased and p.rank == p.root else source
+                call("reduce", send, target, number(whole), data, operator, root, comm)
+            case "reduce_scatter":
+                sizes, _ = blocks()
+                call("reduce_scatter", source, target, vector(sizes), data, operator, comm)
+            case "allgather":
+                sizes, starts = blocks()
+                own = in_place if aliased else source
+                mine = number(sizes[p.rank])
+                if len(set(sizes)) == 1:
+                    call("allgather", own, mine, data, target, number(sizes[0]), data, comm)
+                else:
+                    call("allgatherv", own, mine, data, target, vector(sizes), vector(starts),
+                         data, comm)  # fmt: skip
+            case "gather":
+                sizes, starts = blocks()
+                mine = number(sizes[p.rank])
+                call("gatherv", source, mine, data, target, vector(sizes), vector(starts), data,
+                     root, comm)  # fmt: skip
+            case "scatter":
+                sizes, starts = blocks()
+                call("scatterv", source, vector(sizes), vector(starts), data, target,
+                     number(sizes[p.rank]), data, root, comm)  # fmt: skip
+            case "broadcast":
+                buffer = source if p.rank == p.root else target
+                call("bcast", buffer, number(whole), data, root, comm)
+            case "alltoall":
+                give = [layout.nbytes[p.rank, d] for d in range(p.size)]
+                receive = [layout.nbytes[s, p.rank] for s in range(p.size)]
+                if len(set(layout.nbytes.values())) == 1:
+                    each = number(receive[0])
+                    call("alltoall", source, each, data, target, each, data, comm)
+                else:
+                    at = [sum(give[:d]) for d in range(p.size)]
+                    to = [sum(receive[:s]) for s in range(p.size)]
+                    call("alltoallv", source, vector(give), vector(at), data, target,
+                         vector(receive), vector(to), data, comm)  # fmt: skip
+            case "barrier":
+                call("barrier", comm)
+        out.wait()
+        if p.collective == "broadcast" and p.rank == p.root and not aliased:
+            out.combine([Region(SRC, 0, whole)], Region(DST, 0, whole))
+        if divisor > 1 and layout.dst_nbytes:
+            out.divide(Region(DST, 0, layout.dst_nbytes), divisor)
+        out.keep.extend(arrays)
+        return out.finish(input_copied=copied)

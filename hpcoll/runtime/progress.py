@@ -1,0 +1,162 @@
+"""What is in flight in this process, and how it advances.
+
+There is one list. Any wait or test advances every started run of every
+communicator, in the order in which they were started. Nothing advances outside
+such calls unless HPCOLL_PROGRESS=thread.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from hpcoll.errors import HpcollError
+from hpcoll.runtime import words
+from hpcoll.runtime.run import Run
+
+if TYPE_CHECKING:
+    from hpcoll.runtime.session import Session
+
+LOOK_EVERY_S = words.SLICE_NS / 1e9
+_IDLE_BEFORE_SLEEP = 200
+_NAP_S = 20e-6
+
+flights: list[Flight] = []
+lock = threading.RLock()
+
+
+class Flight:
+    """A started run.
+
+    Parameters
+    ----------
+    session : Session
+        The communicator's runtime.
+    run : Run
+        What was started.
+    name : str
+        ``collective/algorithm``, for messages.
+    keep : tuple
+        Whatever must live until the run ends.
+    timeout_s : float
+        Time limit.
+    """
+
+    __slots__ = (
+        "call",
+        "done",
+        "error",
+        "keep",
+        "looked_at",
+        "moved_at",
+        "name",
+        "reported_at",
+        "row",
+        "run",
+        "session",
+        "started_at",
+        "timeout_s",
+        "warned",
+    )
+
+    def __init__(
+        self, session: Session, run: Run, name: str, keep: tuple[Any, ...], timeout_s: float
+    ) -> None:
+        self.session = session
+        self.run = run
+        self.name = name
+        self.keep = keep
+        self.timeout_s = timeout_s
+        self.call = run.word(words.CALL)
+        self.done = False
+        self.error: HpcollError | None = None
+        self.row = -1
+        self.started_at = self.moved_at = self.looked_at = time.monotonic()
+        self.reported_at = 0.0
+        self.warned = False
+        with lock:
+            flights.append(self)
+
+    def advance(self, slice_ns: int) -> None:
+        """Go on with the run; note its end or its error."""
+        if self.done:
+            return
+        code = self.session.engine.advance(self.run, slice_ns)
+        if code == words.DONE:
+            self.finish(None)
+        elif code != words.PENDING:
+            self.session.fail(self, self.session.error_of(code, self.run, self.name))
+        elif time.monotonic() - self.looked_at >= LOOK_EVERY_S:
+            self.look()
+
+    def look(self) -> None:
+        """See whether a waiting run can still end well."""
+        self.looked_at = time.monotonic()
+        try:
+            self.session.watch(self)
+        except HpcollError as error:
+            self.session.fail(self, error)
+
+    def finish(self, error: HpcollError | None) -> None:
+        """Leave the list."""
+        self.done = True
+        self.error = error
+        with lock:
+            if self in flights:
+                flights.remove(self)
+
+
+def advance_all() -> None:
+    """Give every started run a chance, in issue order."""
+    with lock:
+        for flight in list(flights):
+            flight.advance(0)
+
+
+def wait(flight: Flight) -> None:
+    """Advance everything until a flight has ended."""
+    idle = 0
+    while not flight.done:
+        with lock:
+            if len(flights) == 1:
+                flight.advance(words.SLICE_NS)
+                continue
+            advance_all()
+        idle += 1
+        if idle % _IDLE_BEFORE_SLEEP:
+            os.sched_yield()
+        else:
+            time.sleep(_NAP_S)
+
+
+class ProgressThread:
+    """Advances everything in the background (HPCOLL_PROGRESS=thread)."""
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="hpcoll-progress", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            advance_all()
+            time.sleep(_NAP_S if flights else 1e-3)
+
+
+_thread: ProgressThread | None = None
+
+
+def start_thread() -> None:
+    """Start the background thread, once."""
+    global _thread
+    if _thread is None:
+        _thread = ProgressThread()
+        atexit.register(_thread.stop)

@@ -1,0 +1,139 @@
+"""Counterexamples: what is wrong with a schedule, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from hpcoll.errors import ScheduleError
+from hpcoll.schedule.memory import Memory
+from hpcoll.schedule.operations import Chunk, Copy, Fold, Incoming, Place, Recv, Send, Step
+
+
+class Fault(ScheduleError):
+    """What is wrong with a schedule.
+
+    Attributes
+    ----------
+    kind : str
+        Short name of the kind of fault.
+    rank, step : int or None
+        Where it is.
+    """
+
+    def __init__(self, kind: str, text: str, rank: int | None = None, step: int | None = None):
+        where = "" if rank is None else f"rank {rank}" + ("" if step is None else f" step {step}")
+        super().__init__(f"{kind}: {where}{': ' if where else ''}{text}")
+        self.kind = kind
+        self.text = text
+        self.rank = rank
+        self.step = step
+
+
+def chunk_id(chunk: Chunk) -> object:
+    """The number of a chunk, whichever buffer it is in: chunks of one number are equally large."""
+    return chunk.chunk if isinstance(chunk, Place) else chunk
+
+
+def same_sizes(a: tuple[Chunk, ...], b: tuple[Chunk, ...]) -> bool:
+    """Whether two groups are of one size whatever the sizes of the chunks are."""
+    return a == b or (len(a) == len(b) and all(map(_same_id, a, b)))
+
+
+def _same_id(a: Chunk, b: Chunk) -> bool:
+    return chunk_id(a) == chunk_id(b)
+
+
+def chunk_list(chunks: Iterable[Chunk]) -> str:
+    """Chunks in words: ``chunks 0, 1, tmp(2)``."""
+    names = [str(c) for c in chunks]
+    if not names:
+        return "no chunk"
+    return f"chunk{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+def unreadable(memory: Memory, chunk: Chunk, verb: str) -> tuple[str, str]:
+    """Kind and text of the fault of a chunk that has no value."""
+    try:
+        memory.read(chunk)
+    except ScheduleError as error:
+        outside = "out of range" in str(error)
+        return ("chunk out of range" if outside else "nothing there"), f"{verb}: {error}"
+    return (
+        "nothing there",
+        f"{verb} chunk {chunk}, but it holds nothing yet: this rank's input has no such chunk, "
+        f"and no earlier step receives, copies or folds into it",
+    )
+
+
+def targets_of(op: Recv | Copy | Fold) -> tuple[Chunk, ...]:
+    """The chunks that an operation writes."""
+    return op.chunks if isinstance(op, Recv) else op.to if isinstance(op, Copy) else op.into
+
+
+def check_step(
+    step: Step,
+    memory: Memory,
+    held_input: Callable[[Chunk], object],
+    under: Mapping[object, object],
+) -> bool:
+    """Refuse overlaps in a step; return whether the step is right in place as well.
+
+    Only sends may read what another operation of the step writes: they take the
+    chunks as they were before it.
+
+    Parameters
+    ----------
+    step : Step
+        The operations.
+    memory : Memory
+        The rank's memory, to refuse targets that can't be written.
+    held_input : callable
+        The input chunk that a chunk still stands for, or None.
+    under : mapping
+        For each output chunk, the input chunk that it overwrites in place.
+
+    Raises
+    ------
+    Fault
+        If two operations touch one chunk, or one can't be written.
+    """
+    writers: dict[Chunk, tuple[int, int]] = {}
+    local = False
+    for i, op in enumerate(step):
+        if isinstance(op, Send):
+            continue
+        local = local or not isinstance(op, Recv)
+        for j, chunk in enumerate(targets_of(op)):
+            try:
+                memory.write(chunk)
+                taken = writers.setdefault(chunk, (i, j)) != (i, j)
+            except ScheduleError as error:
+                readonly = "read-only" in str(error)
+                kind = "write to the input" if readonly else "chunk out of range"
+                raise Fault(kind, str(error)) from None
+            if taken:
+                raise Fault("race", f"chunk {chunk} is written twice in one step")
+    if not local:
+        return True
+    overwritten = {under[c]: at for c, at in writers.items() if c in under}
+    in_place = True
+    for i, op in enumerate(step):
+        groups: Iterable[object] = ()
+        if isinstance(op, Copy):
+            groups = (op.source,)
+        elif isinstance(op, Fold):
+            groups = op.operands
+            if not groups:
+                raise Fault("nothing there", f"folds nothing into {chunk_list(op.into)}")
+        for group in groups:
+            if isinstance(group, Incoming):
+                continue
+            assert isinstance(group, tuple)
+            for j, chunk in enumerate(group):
+                if writers.get(chunk, (i, j)) != (i, j):
+                    raise Fault(
+                        "race", f"one operation of the step reads chunk {chunk}, another writes it"
+                    )
+                if overwritten and overwritten.get(held_input(chunk), (i, j)) != (i, j):
+                    in_place = False
+    return in_place
