@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 PIPE_WIDTH = 100_000
+LAST_COLUMN_WIDTH = 16
 PLAIN_INTERVAL_S = 10.0
 
 
@@ -34,7 +35,11 @@ def console() -> Console:
 
 
 def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Sequence[str] = (),
+    fold_all: bool = False,
 ) -> None:
     """Print rows under headings; nothing is cut off.
 
@@ -46,19 +51,29 @@ def print_table(
         Cells; a cell that starts with ``!`` is shown in red, without the mark.
     right : sequence of str
         The headings of columns that are flush right.
+    fold_all : bool
+        Whether all columns may be folded on a narrow terminal, or only the last.
     """
     out = console()
     plain = not out.is_terminal
     table = Table(
         box=None if plain else box.SIMPLE_HEAD, pad_edge=False, header_style="bold", padding=(0, 1)
     )
-    for name in columns:
-        side = "right" if name in right else "left"
-        table.add_column(name, justify=side, overflow="fold", no_wrap=plain)  # type: ignore[arg-type]
+    for i, name in enumerate(columns):
+        fixed = plain or not (fold_all or i == len(columns) - 1)
+        table.add_column(
+            name,
+            justify="right" if name in right else "left",
+            overflow="fold",
+            no_wrap=fixed,
+            min_width=None if fixed or fold_all else LAST_COLUMN_WIDTH,
+        )
     for row in rows:
         table.add_row(*(Text(c[1:], style="red") if c.startswith("!") else Text(c) for c in row))
     if not plain:
-        out.print(table)
+        # A terminal that is too narrow breaks the lines itself.
+        least = out.measure(table).minimum
+        out.print(table, width=max(out.width, least), crop=False, no_wrap=True)
         return
     with out.capture() as captured:
         out.print(table)

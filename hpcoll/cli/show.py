@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SIDE_BY_SIDE_UP_TO = 8
 CHUNKS_IN_A_CELL = 4
-COLUMN_WIDTH = 18
+COLUMN_WIDTH = 20
 
 
 @click.command(
@@ -162,6 +162,7 @@ def _print_steps(schedules: dict[int, list[Step]], ranks: int, root: int | None)
                 for i in range(longest)
             ],
             right=("step",),
+            fold_all=True,
         )
         return
     for rank, schedule in schedules.items():
