@@ -408,6 +408,15 @@ class Communicator(NonBlocking):
             self._comm.Free()
             self._owned = False
 
+    @property
+    def transport(self) -> str:
+        """Name of the transport."""
+        return self._session.channel.name
+
+    def native_collectives(self) -> Any:
+        """The library's own collectives as rows of a recipe: what bench compares with."""
+        return self._session.channel.native_rows()
+
     def __enter__(self) -> Communicator:
         return self
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -34,7 +33,7 @@ class Row:
     in_place : bool
         Whether the result overwrote the input.
     time_us, min_us, p95_us : float
-        Median, minimum and 95th percentile over the calls.
+        Median of the best block of calls; minimum and 95th percentile of all.
     algbw_GBps, busbw_GBps : float
         Bandwidths as nccl-tests has them.
     versus : str or None
@@ -47,6 +46,10 @@ class Row:
         Median of the collective's call on the communicator, without a plan.
     warmup : int or None
         Calls before the measured ones.
+    ratio_low, ratio_high : float or None
+        Quartiles of the ratio, taken block by block.
+    confirms : bool
+        Whether this repeats the measurement of the fastest algorithm.
     """
 
     collective: str
@@ -71,6 +74,9 @@ class Row:
     compiled_ratio: float | None = None
     call_us: float | None = None
     warmup: int | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    confirms: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +218,7 @@ def _fields(content: Mapping[str, Any], kind: type[Info] | type[Row], where: str
             continue
         right = isinstance(value, types) and (bool in types or not isinstance(value, bool))
         if right and float in types:
-            right = math.isfinite(value) and abs(value) < 1e300
+            right = abs(value) < 1e300
         if not right:
             raise ConfigError(f"{where}: {f.name} is {_shown(value)}, must be {name}")
         values[f.name] = float(value) if float in types else value

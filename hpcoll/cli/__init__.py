@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from hpcoll.errors import HpcollError, ScheduleError
+from hpcoll.version import __version__
 
 COMMANDS = ("list", "show", "verify", "bench", "plot", "env")
 
@@ -83,24 +84,9 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def version() -> str:
-    """The version of hpcoll."""
-    from importlib import metadata
-
-    import hpcoll
-
-    found = getattr(hpcoll, "__version__", None)
-    if isinstance(found, str):
-        return found
-    try:
-        return metadata.version("hpcoll")
-    except metadata.PackageNotFoundError:
-        return "unknown"
-
-
 def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        click.echo(f"hpcoll {version()}")
+        click.echo(f"hpcoll {__version__}")
         ctx.exit()
 
 

@@ -14,9 +14,10 @@ from typing import Any
 import click
 
 from hpcoll import config
-from hpcoll.cli import output, values, version
+from hpcoll.cli import output, values
 from hpcoll.errors import ConfigError
 from hpcoll.runtime.bootstrap import both_mpis_warning
+from hpcoll.version import __version__
 
 PACKAGES = ("numpy", "numba", "mpi4py", "ml_dtypes", "matplotlib")
 ASK_LIBRARY_S = 20.0
@@ -69,7 +70,7 @@ def _meant(suggestion: str | None) -> str:
 
 
 def _software() -> dict[str, str | None]:
-    found: dict[str, str | None] = {"hpcoll": version(), "python": platform.python_version()}
+    found: dict[str, str | None] = {"hpcoll": __version__, "python": platform.python_version()}
     for name in PACKAGES:
         found[name] = installed(name)
     found["MPI library"] = mpi_library()

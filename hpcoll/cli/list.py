@@ -51,20 +51,20 @@ def command(collective: str | None, ranks: int, load: tuple[str, ...], as_json: 
     if as_json:
         output.print_json({"ranks": ranks, "algorithms": entries})
         return
+    gap = "\n" if output.console().is_terminal else " "
+    costs = tuple(f"{name}{gap}(least)" for name in ("rounds", "bytes/n", "reduced/n"))
     output.print_table(
         (
             "algorithm",
             "tunables",
-            "rounds (least)",
-            "bytes/n (least)",
-            "reduced/n (least)",
-            "rank order",
-            "same bits",
-            "in place",
+            *costs,
+            f"rank{gap}order",
+            f"same{gap}bits",
+            f"in{gap}place",
             "source",
         ),
         [_cells(e) for e in entries],
-        right=("rounds (least)", "bytes/n (least)", "reduced/n (least)"),
+        right=costs,
     )
     if not entries:
         click.echo("no algorithm is registered", err=True)

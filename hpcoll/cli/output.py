@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 PIPE_WIDTH = 100_000
-LAST_COLUMN_WIDTH = 16
+LAST_COLUMN_WIDTH = 24
 PLAIN_INTERVAL_S = 10.0
 
 
@@ -59,21 +59,26 @@ def print_table(
     table = Table(
         box=None if plain else box.SIMPLE_HEAD, pad_edge=False, header_style="bold", padding=(0, 1)
     )
+    least = 0
     for i, name in enumerate(columns):
         fixed = plain or not (fold_all or i == len(columns) - 1)
+        lines = [line for cell in (name, *(r[i] for r in rows)) for line in cell.split("\n")]
+        width = max(map(len, lines), default=0)
+        width = width if fixed else min(width, 1 if fold_all else LAST_COLUMN_WIDTH)
+        least += width + 3
         table.add_column(
             name,
             justify="right" if name in right else "left",
             overflow="fold",
             no_wrap=fixed,
-            min_width=None if fixed or fold_all else LAST_COLUMN_WIDTH,
+            min_width=width,
         )
     for row in rows:
         table.add_row(*(Text(c[1:], style="red") if c.startswith("!") else Text(c) for c in row))
     if not plain:
         # A terminal that is too narrow breaks the lines itself.
-        least = out.measure(table).minimum
-        out.print(table, width=max(out.width, least), crop=False, no_wrap=True)
+        out.width = max(out.width, least)
+        out.print(table)
         return
     with out.capture() as captured:
         out.print(table)

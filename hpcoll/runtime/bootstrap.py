@@ -54,7 +54,8 @@ def mpi() -> Any:
 
 def library_version() -> str:
     """Name and version of the MPI library, on one line."""
-    return str(mpi().Get_library_version()).splitlines()[0].strip().rstrip("\0")
+    line = str(mpi().Get_library_version()).splitlines()[0].rstrip("\0").split(",")[0]
+    return " ".join(line.replace("Version:", "").split())
 
 
 def discover(comm: Any) -> tuple[Topology, bool]:

@@ -65,8 +65,10 @@ from hpcoll.runtime.words import (
 
 _POLLS_A_LOOK = 16
 
+_call1 = make_call(1)
 _call2 = make_call(2)
 _call4 = make_call(4)
+_call5 = make_call(5)
 _call6 = make_call(6)
 _call7 = make_call(7)
 _call8 = make_call(8)
@@ -139,33 +141,32 @@ def _wait(run: int, channel: int, posted: int, slice_ns: int) -> int:
 
 
 @njit(nogil=True)  # type: ignore[misc]
-def _native(run: int, row: int, operands: int, bases: int, request: int) -> int:
-    """Post a native collective: its arguments and last a request."""
-    function = load64(row + 56)
-    count = load64(row + 8)
-    first = load64(row + 24)
-    a = load64(run + 8 * ADDRESSES)
-    for k in range(count):
-        store64(a + 8 * k, _operand(operands, bases, first + k))
-    store64(a + 8 * count, request)
+def call_table(function: int, a: int, count: int) -> int:
+    """Call a C function with `count` arguments from a table of int64."""
     if count == 1:
+        return _call1(function, load64(a))
+    if count == 2:
         return _call2(function, load64(a), load64(a + 8))
     if count == 5:
+        return _call5(
+            function, load64(a), load64(a + 8), load64(a + 16), load64(a + 24), load64(a + 32)
+        )  # fmt: skip
+    if count == 6:
         return _call6(
             function, load64(a), load64(a + 8), load64(a + 16), load64(a + 24), load64(a + 32),
             load64(a + 40),
         )  # fmt: skip
-    if count == 6:
+    if count == 7:
         return _call7(
             function, load64(a), load64(a + 8), load64(a + 16), load64(a + 24), load64(a + 32),
             load64(a + 40), load64(a + 48),
         )  # fmt: skip
-    if count == 7:
+    if count == 8:
         return _call8(
             function, load64(a), load64(a + 8), load64(a + 16), load64(a + 24), load64(a + 32),
             load64(a + 40), load64(a + 48), load64(a + 56),
         )  # fmt: skip
-    if count == 8:
+    if count == 9:
         return _call9(
             function, load64(a), load64(a + 8), load64(a + 16), load64(a + 24), load64(a + 32),
             load64(a + 40), load64(a + 48), load64(a + 56), load64(a + 64),
@@ -174,6 +175,18 @@ def _native(run: int, row: int, operands: int, bases: int, request: int) -> int:
         function, load64(a), load64(a + 8), load64(a + 16), load64(a + 24), load64(a + 32),
         load64(a + 40), load64(a + 48), load64(a + 56), load64(a + 64), load64(a + 72),
     )  # fmt: skip
+
+
+@njit(nogil=True)  # type: ignore[misc]
+def _native(run: int, row: int, operands: int, bases: int, request: int) -> int:
+    """Post a native collective: its arguments and last a request."""
+    count = load64(row + 8)
+    first = load64(row + 24)
+    table = load64(run + 8 * ADDRESSES)
+    for k in range(count):
+        store64(table + 8 * k, _operand(operands, bases, first + k))
+    store64(table + 8 * count, request)
+    return call_table(load64(row + 56), table, count + 1)
 
 
 @njit(nogil=True, cache=True)  # type: ignore[misc]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hpcoll.errors import RegistryError
 from hpcoll.runtime.bootstrap import mpi
 from hpcoll.runtime.layout import Layout
 from hpcoll.runtime.recipe import DST, IMMEDIATE, SCRATCH, SRC, Recipe, Region, RowWriter
@@ -55,6 +56,14 @@ def native_refuses(collective: str, dtype: str, op: Op | None) -> str | None:
     return None
 
 
+def native_mpi_names(dtype: str, op: Op | None) -> tuple[str, str | None] | None:
+    """MPI's names of a datatype and an operator; None where it has no such datatype."""
+    if dtype not in _MPI_TYPES:
+        return None
+    names = _BOOL_OPS if dtype == "bool" else _MPI_OPS
+    return _MPI_TYPES[dtype], names[op.name] if op is not None else None
+
+
 class NativeCollectives:
     """Lowers native collectives on one communicator.
 
@@ -93,12 +102,16 @@ class NativeCollectives:
         op: Op | None,
         aliased: bool,
         divisor: int,
+        blocking: bool = False,
     ) -> Recipe:
         """Lower one rank's part of a native collective.
 
+        With ``blocking=True`` the row holds the blocking function and its arguments,
+        for a caller that only reads them.
+
         Raises
         ------
-        OverflowError
+        RegistryError
             If a count exceeds 2**31 - 1 and the library has no large counts.
         """
         out = RowWriter()
@@ -121,7 +134,7 @@ class NativeCollectives:
         def number(nbytes: int) -> tuple[int, int]:
             value = nbytes // unit
             if not self._large and value > INT_MAX:
-                raise OverflowError(
+                raise RegistryError(
                     f"{p.collective}/native: a count of {value} exceeds 2**31 - 1, and this MPI "
                     "library has no large counts"
                 )
@@ -136,10 +149,9 @@ class NativeCollectives:
             return IMMEDIATE, array.ctypes.data
 
         def call(name: str, *arguments: tuple[int, int]) -> None:
-            function = self._address_of(
-                f"MPI_I{name}{'_c' if self._large and name != 'barrier' else ''}"
-            )
-            out.native(function, arguments)
+            stem = name.capitalize() if blocking else f"I{name}"
+            large = "_c" if self._large and name != "barrier" else ""
+            out.native(self._address_of(f"MPI_{stem}{large}"), arguments)
 
         def blocks() -> tuple[list[int], list[int]]:
             sizes = [sum(layout.nbytes[c] for c in p.owned(r)) for r in range(p.size)]

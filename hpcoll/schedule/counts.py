@@ -21,9 +21,10 @@ class Counts:
     rounds : int
         The longest path of messages when a rank sends one and receives one at a time.
     messages : int
-        Messages that a rank sends.
+        Messages that a rank sends, or receives where those are more.
     volume : Fraction
-        Bytes that a rank sends, in units of the message size n.
+        Bytes that a rank sends, or receives where those are more, in units of the
+        message size n: ports are full duplex, so the busier direction takes the time.
     reductions : Fraction
         Bytes that a rank reduces, in units of n.
     scratch : Fraction
@@ -48,15 +49,16 @@ def count(problems: list[Problem], schedules: list[list[Step]], trace: Trace) ->
     alltoall what each rank sends in all, its own part included.
     """
     unit = unit_of(problems[0])
-    messages = [0] * len(problems)
-    volume = [0] * len(problems)
+    messages: dict[tuple[str, int], int] = {}
+    volume: dict[tuple[str, int], int] = {}
     for m in trace.messages:
-        messages[m.source] += 1
-        volume[m.source] += len(m.chunks)
+        for port in (("out", m.source), ("in", m.target)):
+            messages[port] = messages.get(port, 0) + 1
+            volume[port] = volume.get(port, 0) + len(m.chunks)
     return Counts(
         rounds=_rounds(schedules, trace.messages),
-        messages=max(messages, default=0),
-        volume=max(volume, default=0) * unit,
+        messages=max(messages.values(), default=0),
+        volume=max(volume.values(), default=0) * unit,
         reductions=max(trace.folds, default=0) * unit,
         scratch=max(trace.scratch, default=0) * unit,
         total=len(trace.messages),
@@ -136,7 +138,7 @@ class Bound:
     rounds : int
         Rounds.
     volume, reductions : Fraction
-        Bytes sent and bytes reduced by a rank, in units of n.
+        Bytes that a rank sends or receives, and bytes that it reduces, in units of n.
     """
 
     rounds: int
@@ -147,8 +149,8 @@ class Bound:
 def lower_bound(collective: str, size: int) -> Bound:
     """The lower bounds of Chan et al. 2007 (doi:10.1002/cpe.1206).
 
-    Each holds alone: no algorithm need reach all three. Broadcast and reduce are
-    bounded by what a rank must receive or send, one full message.
+    Each holds alone: no algorithm need reach all three. Broadcast, reduce and scans
+    are bounded by what a rank must receive or send, one full message.
     """
     rounds = (size - 1).bit_length()
     share = Fraction(size - 1, size)
@@ -167,6 +169,8 @@ def lower_bound(collective: str, size: int) -> Bound:
             return Bound(rounds, whole, share)
         case "gather" | "scatter":
             return Bound(rounds, share, zero)
-        case "scan" | "exscan":
+        case "scan":
             return Bound(rounds, whole, whole)
+        case "exscan":
+            return Bound(rounds, whole, Fraction(int(size > 2)))
     return Bound(rounds, zero, zero)

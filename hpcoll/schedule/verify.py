@@ -158,12 +158,11 @@ def _owner_maps(algorithm: Algorithm, size: int) -> Iterator[tuple[int, ...] | N
     yield None
     if not COLLECTIVES[algorithm.collective].owned:
         return
-    for seed in range(3 if size <= ALL_ROOTS_UP_TO else 1):
-        yield tuple(random.Random(size + seed).choices(range(size), k=size + 2 + seed))
+    yield tuple(random.Random(size).choices(range(size), k=size + 2))
     if size <= ALL_ROOTS_UP_TO:
         yield tuple(c // 2 for c in range(2 * size))
         yield tuple(reversed(range(size)))
-        yield (size - 1, size - 1)
+        yield from ((r, (r + 1) % size, r, r) for r in range(size))
         yield ()
 
 

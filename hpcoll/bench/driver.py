@@ -1,0 +1,329 @@
+"""Run a bench: start the ranks if this is no MPI job, measure, print, draw."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+
+
+from hpcoll.bench import launch, table
+from hpcoll.bench.data import Case, make_case
+from hpcoll.bench.measure import BLOCKS, Arrays, Contender, Meter, ratios
+from hpcoll.bench.options import BenchOptions
+from hpcoll.bench.results import Info, Results, Row, bandwidths, save_csv, save_json
+from hpcoll.bench.sync import NodeBarrier
+from hpcoll.bench.versus import CompiledCaller, mpi4py_caller
+from hpcoll.config import settings
+from hpcoll.errors import ConfigError, RegistryError
+from hpcoll.kernels.dtypes import DTYPES, dtype_name
+from hpcoll.runtime.bootstrap import library_version, mpi
+from hpcoll.runtime.native import native_mpi_names, native_refuses
+from hpcoll.schedule import registry
+from hpcoll.schedule.collectives import collective_named
+from hpcoll.schedule.ops import BUILTIN, Op
+from hpcoll.selection import unfit
+from hpcoll.version import __version__
+
+OPTIONS_VARIABLE = "HPCOLL__BENCH"
+WRONG = 1
+
+
+def main(options: BenchOptions) -> int:
+    """Run a bench; return the exit status: 1 if any element was wrong.
+
+    Raises
+    ------
+    HpcollError
+        If it can't run.
+    """
+    if launch.in_mpi_job():
+        return Bench(options).run()
+    ranks = options.ranks or max(2, os.cpu_count() or 1)
+    command, environment = launch.launcher(ranks)
+    environment[OPTIONS_VARIABLE] = json.dumps(asdict(options))
+    process = subprocess.Popen(
+        [*command, sys.executable, "-m", "hpcoll.bench.rank"], env=environment
+    )
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        # The launcher got the signal too, and ends its ranks.
+        process.wait()
+        raise
+
+
+def options_from_environment() -> BenchOptions:
+    """The options that the starting process gave to its ranks."""
+    given = json.loads(os.environ[OPTIONS_VARIABLE])
+    lists = {k: tuple(v) for k, v in given.items() if isinstance(v, list)}
+    return BenchOptions(**{**given, **lists})
+
+
+class Bench:
+    """One bench on the ranks of this job.
+
+    Parameters
+    ----------
+    options : BenchOptions
+        What to measure.
+    """
+
+    def __init__(self, options: BenchOptions) -> None:
+        from hpcoll.communicator import Communicator
+
+        for file in options.load:
+            registry.load_file(file)
+        self.options = options
+        module = mpi()
+        self.world = module.COMM_WORLD
+        self.rank, self.size = self.world.Get_rank(), self.world.Get_size()
+        if options.ranks is not None and options.ranks != self.size:
+            raise ConfigError(f"--ranks {options.ranks}: this MPI job has {self.size} ranks")
+        self.kind = collective_named(options.collective)
+        if self.kind.rooted and options.root >= self.size:
+            raise ConfigError(f"--root {options.root}: there are ranks 0 to {self.size - 1}")
+        self.dtype = DTYPES[options.dtype]
+        self.op: Op | None = BUILTIN[options.op] if self.kind.reduces else None
+        self.algorithms = self._algorithms()
+        crowded = self._pin()
+        self.comm = Communicator(transport=options.transport)
+        self.native = self.world.Dup()
+        one_node = len(self.comm.topology.nodes) == 1
+        self.meet = NodeBarrier(self.native, one_node=one_node, crowded=crowded)
+        self.meter = Meter(self.native, self.meet, options.iterations, options.warmup)
+        self.lowered = self.comm.native_collectives()
+
+    def run(self) -> int:
+        """Measure all sizes; return the exit status."""
+        options, chief = self.options, self.rank == 0
+        info = self._info()
+        start = time.monotonic()
+        if chief:
+            table.print_header(info, versus=options.versus, notes=self._notes())
+        rows: list[Row] = []
+        for nbytes in options.sizes:
+            for row in self._measure(nbytes, self.algorithms):
+                rows.append(row)
+                if chief:
+                    table.print_row(row, versus=options.versus)
+        if options.algorithms == ("all",) and len(self.algorithms) > 1:
+            rows += self._confirm(rows)
+        wrong = sum(row.wrong for row in rows)
+        if chief:
+            table.print_footer(rows, time.monotonic() - start)
+            self._save(Results(info, tuple(rows)))
+        self.meet.close()
+        self.native.Free()
+        self.comm.close()
+        return WRONG if wrong else 0
+
+    def _confirm(self, rows: list[Row]) -> list[Row]:
+        """Measure the fastest algorithm of each size once more."""
+        if self.rank == 0:
+            print("#\n# fastest of each size, measured again:", flush=True)
+        confirmed = []
+        for nbytes in dict.fromkeys(row.bytes for row in rows):
+            best = min((r for r in rows if r.bytes == nbytes), key=lambda r: r.time_us)
+            winner = self.world.bcast(best.algorithm)
+            for row in self._measure(nbytes, (winner,)):
+                confirmed.append(replace(row, confirms=True))
+                if self.rank == 0:
+                    table.print_row(row, versus=self.options.versus)
+        return confirmed
+
+    def _measure(self, nbytes: int, algorithms: tuple[str, ...]) -> list[Row]:
+        """Measure algorithms at one size, with the native collective between them."""
+        options = self.options
+        case = make_case(
+            options.collective, nbytes, self.size, self.rank, options.root, self.dtype, self.op
+        )
+        arrays = Arrays.of(case, in_place=options.in_place)
+        plans = [self._plan(case, arrays, name) for name in algorithms]
+        ours = [Contender(p.algorithm, p, arrays) for p in plans]
+        rivals: list[Contender] = []
+        caller: Contender | None = None
+        if options.versus == "mpi" and self._has_native(case):
+            in_place = options.in_place
+            native = mpi4py_caller(self.native, case, arrays.source, arrays.target, in_place=in_place)
+            compiled = CompiledCaller(
+                self.lowered, case, arrays.source, arrays.target, in_place=in_place
+            )
+            rivals = [Contender("mpi4py", native, arrays), Contender("compiled", compiled, arrays)]
+        if len(algorithms) == 1:
+            caller = Contender("call", self._caller(case, arrays, plans[0].algorithm), arrays)
+        self.meter.run([*ours, *rivals, *([caller] if caller else [])])
+        return [self._row(case, contender, rivals, caller) for contender in ours]
+
+    def _row(
+        self, case: Case, ours: Contender, rivals: list[Contender], caller: Contender | None
+    ) -> Row:
+        algbw, busbw = bandwidths(case.base, case.nbytes, ours.time_us, self.size)
+        row = Row(
+            collective=case.name,
+            bytes=case.nbytes,
+            dtype=dtype_name(case.dtype),
+            op=case.op.name if case.op else "none",
+            root=case.root if self.kind.rooted else -1,
+            in_place=self.options.in_place,
+            algorithm=ours.name,
+            transport=self.comm.transport,
+            iterations=ours.calls,
+            time_us=ours.time_us,
+            min_us=ours.min_us,
+            p95_us=ours.p95_us,
+            algbw_GBps=algbw,
+            busbw_GBps=busbw,
+            wrong=ours.wrong + sum(c.wrong for c in [*rivals, *([caller] if caller else [])]),
+            call_us=caller.time_us if caller else None,
+            warmup=ours.warmups,
+        )
+        if not rivals:
+            return row
+        ratio, low, high = ratios(rivals[0], ours)
+        return replace(
+            row,
+            versus=self.options.versus,
+            versus_us=rivals[0].time_us,
+            ratio=ratio,
+            ratio_low=low,
+            ratio_high=high,
+            compiled_versus_us=rivals[1].time_us,
+            compiled_ratio=ratios(rivals[1], ours)[0],
+        )
+
+    def _plan(self, case: Case, arrays: Arrays, algorithm: str) -> Any:
+        x, out, options = self._arguments(case, arrays)
+        return self.comm.plan(case.name, x, out, algorithm=algorithm, **options)
+
+    def _caller(self, case: Case, arrays: Arrays, algorithm: str) -> Any:
+        """The collective as an application calls it."""
+        x, out, options = self._arguments(case, arrays)
+        method = getattr(self.comm, case.name)
+        if case.base == "barrier":
+            return lambda: method(algorithm=algorithm)
+        if case.name == "alltoallv":
+            counts = options.pop("counts")
+            return lambda: method(x, counts, out=out, algorithm=algorithm, **options)
+        return lambda: method(x, out=out, algorithm=algorithm, **options)
+
+    def _arguments(self, case: Case, arrays: Arrays) -> tuple[Any, Any, dict[str, Any]]:
+        options: dict[str, Any] = {}
+        x: Any = arrays.source
+        out: Any = arrays.target
+        if case.base == "barrier":
+            return None, None, {}
+        if case.op is not None:
+            options["op"] = case.op
+        if self.kind.rooted:
+            options["root"] = case.root
+            if case.base in ("broadcast", "scatter") and self.rank != case.root:
+                x = None
+            if case.base in ("reduce", "gather") and self.rank != case.root:
+                out = None
+        if case.name == "alltoallv":
+            options["counts"] = case.rows[self.rank]
+        elif case.name != case.base:
+            options["counts"] = case.rows
+        return x, out, options
+
+    def _has_native(self, case: Case) -> bool:
+        """Whether the library has this collective over this dtype at all."""
+        if case.op is None:
+            return True
+        known = native_mpi_names(dtype_name(case.dtype), case.op) is not None
+        nan_only = case.op.name in ("min", "max", "avg")
+        return known and (
+            nan_only or native_refuses(case.base, dtype_name(case.dtype), case.op) is None
+        ) and case.op.name != "avg"
+
+    def _algorithms(self) -> tuple[str, ...]:
+        """The algorithms to measure: for "all", every one that can serve."""
+        asked = self.options.algorithms
+        if asked != ("all",):
+            return asked
+        usable = []
+        for a in registry.algorithms(self.kind.name):
+            reason = unfit(
+                a, self.size, dtype=dtype_name(self.dtype), op=self.op, root=self.options.root
+            )
+            if reason is None:
+                usable.append(a.spec)
+            elif self.rank == 0:
+                print(f"# {a.spec} left out: {reason}", flush=True)
+        if not usable:
+            raise RegistryError(f"no algorithm serves {self.kind.name} of {self.options.dtype}")
+        return tuple(usable)
+
+    def _pin(self) -> bool:
+        """Bind this rank to a core of its own where possible; whether ranks are too many."""
+        module = mpi()
+        node = self.world.Split_type(module.COMM_TYPE_SHARED)
+        mine = node.Get_rank()
+        cores = sorted(set().union(*node.allgather(os.sched_getaffinity(0))))
+        crowded = node.Get_size() > len(cores)
+        node.Free()
+        if len(os.sched_getaffinity(0)) > 1 or crowded:
+            os.sched_setaffinity(0, {cores[mine % len(cores)]})
+        return bool(crowded)
+
+    def _info(self) -> Info:
+        config = settings()
+        native = {
+            k: v
+            for k, v in sorted(os.environ.items())
+            if k.startswith(("OMPI_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "UCX_", "I_MPI_", "FI_"))
+            and not any(word in k for word in ("hostname", "_uri", "session", "base_jobid"))
+        }
+        native["binding"] = ",".join(
+            str(c) for c in self.world.allgather(min(os.sched_getaffinity(0)))
+        )
+        return Info(
+            hpcoll=__version__,
+            mpi=library_version(),
+            ranks=self.size,
+            nodes=len(self.comm.topology.nodes),
+            cpu=_cpu(),
+            settings={"transport": self.comm.transport, "engine": config.engine},
+            native_settings=native,
+            load=os.getloadavg()[0],
+        )
+
+    def _notes(self) -> list[str]:
+        calls = self.options.iterations
+        how = f"{calls} calls" if calls else f"{BLOCKS} blocks of calls"
+        return [f"{how} an algorithm and size, interleaved; source rewritten before each call"]
+
+    def _save(self, results: Results) -> None:
+        options = self.options
+        if options.json:
+            save_json(results, options.json)
+        if options.csv:
+            save_csv(results, options.csv)
+        if options.plot:
+            from hpcoll.bench.plot import draw
+
+            draw([(self.options.collective, results)], options.plot)
+            print(f"# plot: {options.plot}", flush=True)
+
+
+def _cpu() -> str:
+    """The processor's name and the number of cores."""
+    name = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                name = line.split(":", 1)[1].strip()
+                break
+    except OSError:
+        pass
+    return f"{name}, {os.cpu_count()} cores"
+
+
