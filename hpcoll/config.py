@@ -296,4 +296,4 @@ def _text(field: str, value: Any) -> str:
         return format_size(value)
     if isinstance(value, bool):
         return str(int(value))
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
+    return str(value).removesuffix(".0")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +210,7 @@ def _fields(content: Mapping[str, Any], kind: type[Info] | type[Row], where: str
         optional = wanted.endswith(" | None")
         types, name = _KINDS[wanted.removesuffix(" | None")]
         if f.name not in content:
-            if optional:
+            if f.default is not MISSING:
                 continue
             raise ConfigError(f"{where}: lacks {f.name!r}")
         value = content[f.name]

@@ -69,7 +69,7 @@ def print_header(
     if info.native_settings:
         lines.append(f"MPI's settings: {_pairs(info.native_settings)}")
     lines += notes
-    lines.append("time: median of the best block of calls, of the slowest rank; GB/s = 1e9 bytes a second")
+    lines.append("time: median of the best block of calls, slowest rank; GB/s = 1e9 bytes a second")
     if versus:
         lines.append(f"ratio: time of {versus} / time; above 1 the algorithm is faster")
     lines.append("")

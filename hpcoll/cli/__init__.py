@@ -29,7 +29,8 @@ class _Commands(click.Group):
     debug = False
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        # Not list(...): once imported, hpcoll.cli.list hides the built-in here.
+        return [*COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
@@ -122,4 +123,4 @@ def cli(ctx: click.Context, debug: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; ends the process with its exit status."""
-    cli.main(args=None if argv is None else list(argv), prog_name="hpcoll")
+    cli.main(args=None if argv is None else [*argv], prog_name="hpcoll")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import shutil
 import subprocess
 import sys
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import click
 
 from hpcoll import config
 from hpcoll.cli import output, values
-from hpcoll.errors import ConfigError
+from hpcoll.errors import ConfigError, TransportUnavailable
 from hpcoll.runtime.bootstrap import both_mpis_warning
 from hpcoll.version import __version__
 
@@ -74,7 +71,7 @@ def _software() -> dict[str, str | None]:
     for name in PACKAGES:
         found[name] = installed(name)
     found["MPI library"] = mpi_library()
-    found["mpiexec"] = find_mpiexec()
+    found["mpiexec"] = _mpiexec()
     return found
 
 
@@ -109,12 +106,13 @@ def mpi_library() -> str | None:
     return f"can't be loaded: {errors[-1].strip() if errors else f'status {done.returncode}'}"
 
 
-def find_mpiexec() -> str | None:
-    """The mpiexec beside this Python, where the MPI wheels put it, or that of the PATH."""
-    beside = Path(sys.executable).parent / "mpiexec"
-    if beside.is_file() and os.access(beside, os.X_OK):
-        return str(beside)
-    return shutil.which("mpiexec")
+def _mpiexec() -> str | None:
+    from hpcoll.bench.launch import find_mpiexec
+
+    try:
+        return find_mpiexec()
+    except TransportUnavailable:
+        return None
 
 
 def _as_json(

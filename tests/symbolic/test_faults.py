@@ -136,7 +136,7 @@ def chunk_below(p: Problem) -> Iterator[Any]:
     yield send(1 - p.rank, 0), recv_reduce(1 - p.rank, -1)
 
 
-@planted("alltoall", 2, "chunk out of range |", "chunk 0", "(source, destination)")
+@planted("alltoall", 2, "chunk out of range |", "chunk 1", "(source, destination)")
 def chunk_no_pair(p: Problem) -> Iterator[Any]:
     yield send(1 - p.rank, 0), recv(1 - p.rank, 1)
 

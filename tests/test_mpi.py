@@ -1,0 +1,93 @@
+"""Starts the tests of tests/mpi on several numbers of ranks, with this environment's MPI.
+
+Each test here is one MPI job that runs pytest on every rank; rank 0 reports for all.
+A failure shows what the job printed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcoll.bench.launch import launcher
+from hpcoll.errors import TransportUnavailable
+
+ROOT = Path(__file__).resolve().parent.parent
+LIMIT_S = 300
+NEEDS_GIB = 16
+COLLECTIVES = "tests/mpi/test_collectives.py"
+
+
+def run_job(ranks: int, *arguments: str, **settings: str) -> dict[str, int]:
+    """Run pytest in an MPI job; return how many tests passed, were skipped and so on.
+
+    Parameters
+    ----------
+    ranks : int
+        Number of ranks.
+    *arguments : str
+        For the inner pytest.
+    **settings : str
+        Environment variables.
+    """
+    try:
+        prefix, environment = launcher(ranks)
+    except TransportUnavailable as error:
+        pytest.skip(f"NOT TESTED OVER MPI: {error}")
+    environment |= {"HPCOLL_TIMEOUT_S": "60", "PYTHONFAULTHANDLER": "1", **settings}
+    environment["PYTHONPATH"] = os.pathsep.join(
+        filter(None, (str(ROOT), environment.get("PYTHONPATH")))
+    )
+    command = [*prefix, sys.executable, "-m", "pytest", "--with-mpi", "-p", "no:cacheprovider"]
+    command += ["-o", "faulthandler_timeout=100", *arguments]
+    job = subprocess.Popen(
+        command, cwd=ROOT, env=environment, text=True, errors="replace", start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        shown, _ = job.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(job.pid, signal.SIGTERM)
+        try:
+            shown, _ = job.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(job.pid, signal.SIGKILL)
+            shown, _ = job.communicate()
+        pytest.fail(f"the job took more than {LIMIT_S} s; it printed:\n{shown}", pytrace=False)
+    counts = {word: int(n) for n, word in re.findall(r"(\d+) (\w+)", shown.rpartition("\n=")[2])}
+    if job.returncode or not counts.get("passed") or counts.get("failed") or counts.get("error"):
+        told = " ".join(command)
+        pytest.fail(f"exit status {job.returncode} of: {told}\n{shown}", pytrace=False)
+    return counts
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 8])
+def test_ranks(ranks: int, record_property: pytest.RecordProperty) -> None:
+    counts = run_job(ranks, "-m", "mpi and not big", "tests/mpi")
+    print(f"{ranks} ranks: {counts}")
+    record_property("inner_tests", counts["passed"])
+
+
+def test_python_engine(record_property: pytest.RecordProperty) -> None:
+    counts = run_job(3, "-k", "short", COLLECTIVES, HPCOLL_ENGINE="python")
+    record_property("inner_tests", counts["passed"])
+
+
+def test_split_messages(record_property: pytest.RecordProperty) -> None:
+    counts = run_job(4, "-k", "short", COLLECTIVES, HPCOLL_MAX_MESSAGE_NBYTES="1000")
+    record_property("inner_tests", counts["passed"])
+
+
+@pytest.mark.big
+def test_large_messages() -> None:
+    psutil = pytest.importorskip("psutil")
+    free = psutil.virtual_memory().available / 2**30
+    if free < NEEDS_GIB:
+        pytest.skip(f"needs {NEEDS_GIB} GiB of memory, {free:.1f} GiB are available")
+    run_job(2, "-m", "mpi and big", "tests/mpi")
