@@ -76,7 +76,7 @@ def print_header(
     columns = _columns(versus)
     for place in (0, 1):
         names = "".join(f"{c[place]:>{c[2]}}" for c in columns[: len(_COLUMNS)])
-        algorithm = f"  {'algorithm' if place == 0 else '':<30}"
+        algorithm = f"  {'algorithm' if place == 0 else '':<38}"
         more = "".join(f"{c[place]:>{c[2]}}" for c in columns[len(_COLUMNS) :])
         # The mark takes the first column's place, which is always blank.
         lines.append((names + algorithm + more)[2:].rstrip())
@@ -99,7 +99,7 @@ def print_row(row: Row, *, versus: str | None = None, file: TextIO | None = None
         significant(row.p95_us),
     ]
     text = "".join(f"{c:>{w}}" for c, (_, _, w) in zip(cells, _COLUMNS, strict=True))
-    text += f"  {row.algorithm:<30}"
+    text += f"  {row.algorithm:<38}"
     if versus:
         more = [
             significant(row.versus_us),

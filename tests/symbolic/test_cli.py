@@ -343,7 +343,7 @@ def test_bench_refuses(asked, args, words):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ("verfy", "No such command"),
+        ("prove", "No such command"),
         ("--nope", "No such option"),
         ("list nope", "unknown collective 'nope'"),
         ("list --ranks x", "'x' is not a list of rank numbers"),
