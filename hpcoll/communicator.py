@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from hpcoll.config import agreed, settings
 from hpcoll.dispatch import Dispatcher
 from hpcoll.errors import ConfigError
@@ -17,6 +19,8 @@ from hpcoll.runtime.session import Session
 from hpcoll.schedule.ops import Op
 from hpcoll.selection import Choice
 from hpcoll.version import __version__
+
+INT_MAX = 2**31 - 1
 
 
 class Communicator(NonBlocking):
@@ -386,27 +390,31 @@ class Communicator(NonBlocking):
 
         Collective. A rank with color None gets none.
         """
-        if color is not None and (
-            isinstance(color, bool) or not isinstance(color, int) or color < 0
-        ):
-            error = ConfigError(f"color must be an integer from 0, or None, not {color!r}")
+        self._session.check_usable()
+        try:
+            place = _small_int("key", key, -INT_MAX)
+            group = mpi().UNDEFINED if color is None else _small_int("color", color, 0)
+        except ConfigError as error:
             self._session.refuse(error)
-            raise error
+            raise
         self._dispatch.agree("split of the communicator")
-        part = self._comm.Split(mpi().UNDEFINED if color is None else color, key)
-        return None if part == mpi().COMM_NULL else Communicator(part, _owned=True)
+        part = self._comm.Split(group, place)
+        if part == mpi().COMM_NULL:
+            return None
+        return Communicator(part, transport=self.transport, _owned=True)
 
     def dup(self) -> Communicator:
         """Make a communicator of the same ranks whose calls are apart from this one's."""
         self._dispatch.agree("dup of the communicator")
-        return Communicator(self._comm)
+        return Communicator(self._comm.Dup(), transport=self.transport, _owned=True)
 
     def close(self) -> None:
         """Free the communicator; collective. Does nothing the second time."""
+        usable = self._session.unusable is None
         self._session.close()
-        if self._owned:
+        if self._owned and usable:
             self._comm.Free()
-            self._owned = False
+        self._owned = False
 
     @property
     def transport(self) -> str:
@@ -430,3 +438,14 @@ class Communicator(NonBlocking):
     def _run(self, name: str, x: object = None, out: Array | None = None, op: str | Op = "sum",
              **rest: Any) -> Any:  # fmt: skip
         return self._dispatch.run(name, x, out, op=op, **rest)
+
+
+def _small_int(what: str, value: object, least: int) -> int:
+    """Check a number that MPI takes as a C int."""
+    kinds = (int, np.integer)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= INT_MAX:
+        none = ", or None" if what == "color" else ""
+        raise ConfigError(
+            f"{what} must be an integer from {least} to {INT_MAX}{none}, not {value!r}"
+        )
+    return int(value)

@@ -13,7 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from hpcoll.errors import ConfigError, HpcollError, MismatchError
+from hpcoll.errors import (
+    CollectiveTimeout,
+    ConfigError,
+    HpcollError,
+    MismatchError,
+    TransportError,
+)
 from hpcoll.kernels.dtypes import dtype_name
 from hpcoll.runtime.arrays import Array, address_of, as_input, overlap
 from hpcoll.runtime.call import Call, Caller, check_counts, check_root
@@ -43,29 +49,25 @@ class Dispatcher:
         self.topology = topology
         self._caller = Caller(session.rank, session.size)
         self._pins = dict(session.settings.algorithm)
+        self._specs: dict[tuple[str, str], str] = {}
         self._entries: OrderedDict[tuple[Any, ...], Entry] = OrderedDict()
 
     def run(self, name: str, x: object, out: Array | None, **options: Any) -> Array | None:
         """Carry a call out to its end; return the result."""
-        timeout_s = self._limit(options.pop("timeout", None))
-        entry, call = self._prepare(name, x, out, timeout_s, **options)
-        binding = self._bind(entry, call, pooled=True)
+        entry, binding, timeout_s = self._ready(name, x, out, **options)
         result = binding.execute(timeout_s)
         entry.give_back(binding.run)
         return result
 
     def start(self, name: str, x: object, out: Array | None, **options: Any) -> Request:
         """Start a call."""
-        timeout_s = self._limit(options.pop("timeout", None))
-        entry, call = self._prepare(name, x, out, timeout_s, **options)
-        binding = self._bind(entry, call, pooled=True)
+        entry, binding, timeout_s = self._ready(name, x, out, **options)
         return binding.start(timeout_s).on_end(lambda: entry.give_back(binding.run))
 
     def plan(self, name: str, x: object, out: Array | None, **options: Any) -> Plan:
         """Make a persistent call; always agreed, even where the recipe is known."""
-        timeout_s = self._limit(options.pop("timeout", None))
-        entry, call = self._prepare(name, x, out, timeout_s, persistent=True, **options)
-        return Plan(self._bind(entry, call, pooled=False), entry.algorithm.spec, timeout_s)
+        entry, binding, timeout_s = self._ready(name, x, out, persistent=True, **options)
+        return Plan(binding, entry.algorithm.spec, timeout_s)
 
     def explain(
         self,
@@ -86,7 +88,8 @@ class Dispatcher:
             nbytes = array.nbytes * (self.session.size if whole else 1)
             dtype = dtype_name(array.dtype)
         operator = resolve_op(op) if COLLECTIVES[base].reduces else None
-        return self._choose(base, nbytes or 0, dtype, operator, root, algorithm)
+        pin = self._pin(base, algorithm)
+        return self._choose(base, nbytes or 0, dtype, operator, root, pin)
 
     def agree(self, text: str, data: Any = None) -> dict[int, Any]:
         """Agree on something that is no collective; it takes a call number."""
@@ -95,8 +98,43 @@ class Dispatcher:
         self.session.count(text)
         return found
 
-    def _limit(self, timeout: float | None) -> float:
-        return self.session.settings.timeout_s if timeout is None else check_timeout(timeout)
+    def _ready(
+        self,
+        name: str,
+        x: object,
+        out: Array | None,
+        *,
+        timeout: float | None = None,
+        persistent: bool = False,
+        **options: Any,
+    ) -> tuple[Entry, Binding, float]:
+        """Check, agree and bind. What stops this rank alone is told to the others."""
+        session = self.session
+        session.check_usable()
+        try:
+            limit = session.settings.timeout_s if timeout is None else check_timeout(timeout)
+            entry, call = self._prepare(name, x, out, limit, persistent=persistent, **options)
+            return entry, self._bind(entry, call, pooled=not persistent), limit
+        except (MismatchError, TransportError, CollectiveTimeout):
+            raise  # known to all, or past telling
+        except HpcollError as error:
+            session.refuse(error)
+            raise
+        except Exception as error:  # such as MemoryError
+            session.refuse(HpcollError(f"{type(error).__name__}: {error}"))
+            raise
+
+    def _pin(self, base: str, algorithm: object) -> str | None:
+        """The pinned algorithm in one spelling, so that all ranks keep recipes alike."""
+        pin = self._pins.get(base) if algorithm is None else algorithm
+        if pin is None or pin == "auto":
+            return None
+        if not isinstance(pin, str):
+            raise ConfigError(f"algorithm must be a name such as 'ring' or 'auto', not {pin!r}")
+        spec = self._specs.get((base, pin))
+        if spec is None:
+            spec = self._specs[base, pin] = registry.find(pin, base).spec
+        return spec
 
     def _prepare(
         self,
@@ -113,36 +151,29 @@ class Dispatcher:
         persistent: bool = False,
     ) -> tuple[Entry, Call]:
         """Check the arguments and find or make the recipe's entry."""
-        session = self.session
-        try:
-            session.check_usable()
-            base = collective_named(name).name
-            operator = resolve_op(op) if COLLECTIVES[base].reduces else None
-            place = check_root(root, session.size) if COLLECTIVES[base].rooted else 0
-            rows = None if counts is None else check_counts(counts, session.size)
-            if algorithm not in (None, "auto"):
-                registry.find(algorithm, base)
-            pin = algorithm or self._pins.get(base)
-            if base == "alltoall" and name == "alltoallv":
-                return self._counted(
-                    name, x, out, place, rows, recv_counts, pin, timeout_s, persistent
-                )
-            if name in VECTOR_FORMS and rows is None:
-                if base not in ("allgather", "gather"):
-                    raise ConfigError(f"{name} needs counts: the rows of each rank")
-                return self._counted(name, x, out, place, None, None, pin, timeout_s, persistent)
-            call = self._caller.make(name, x, out, operator, place, rows)
-            key = (base, call.counts, call.dtype, operator and operator.signature, place, pin)
-            entry = self._entries.get(key)
-            if entry is None or persistent:
-                entry = self._make(key, call, pin, timeout_s, persistent)
-            else:
-                self._entries.move_to_end(key)
-        except (MismatchError, OSError, TimeoutError):
-            raise
-        except HpcollError as error:
-            session.refuse(error)
-            raise
+        size = self.session.size
+        base = collective_named(name).name
+        operator = resolve_op(op) if COLLECTIVES[base].reduces else None
+        place = check_root(root, size) if COLLECTIVES[base].rooted else 0
+        if counts is not None and name not in VECTOR_FORMS:
+            raise ConfigError(f"{name} takes no counts: use a v-form, such as allgatherv")
+        if recv_counts is not None and name != "alltoallv":
+            raise ConfigError(f"{name} takes no recv_counts: only alltoallv does")
+        rows = None if counts is None else check_counts(counts, size)
+        pin = self._pin(base, algorithm)
+        if name == "alltoallv":
+            return self._counted(name, x, out, place, rows, recv_counts, pin, timeout_s, persistent)
+        if name in VECTOR_FORMS and rows is None:
+            if base not in ("allgather", "gather"):
+                raise ConfigError(f"{name} needs counts: the rows of each rank")
+            return self._counted(name, x, out, place, None, None, pin, timeout_s, persistent)
+        call = self._caller.make(name, x, out, operator, place, rows)
+        key = (base, call.counts, call.dtype, operator and operator.signature, place, pin)
+        entry = self._entries.get(key)
+        if entry is None or persistent:
+            entry = self._make(key, call, pin, timeout_s, persistent)
+        else:
+            self._entries.move_to_end(key)
         return entry, call
 
     def _make(

@@ -38,8 +38,9 @@ class Line:
     source : int
         Number of the file.
     kind : str
-        ``"algorithm"``, ``"native"``, or ``"compiled"`` for the native collective
-        called by compiled code.
+        ``"algorithm"``; ``"native"``, the library's own collective run as an
+        algorithm; ``"versus"``, called through mpi4py; ``"compiled"``, called by
+        compiled code.
     points : tuple of Point
         By size.
     """
@@ -78,7 +79,7 @@ def lines_of(sources: Sequence[tuple[str, Results]], collective: str) -> list[Li
         for name, group in groups.items():
             kind = "native" if name.split(",")[0] == "native" else "algorithm"
             lines.append(Line(prefix + name, name, number, kind, _points(group, ranks)))
-        for kind, suffix in (("native", ""), ("compiled", ", compiled caller")):
+        for kind, suffix in (("versus", ""), ("compiled", ", compiled caller")):
             timed = [(r, t) for r in rows if (t := _versus(r, kind)) is not None]
             if timed:
                 name = f"native ({timed[0][0].versus or 'mpi'}{suffix})"
@@ -178,7 +179,7 @@ def _points(rows: Sequence[Row], ranks: int) -> tuple[Point, ...]:
 
 
 def _versus(row: Row, kind: str) -> float | None:
-    value = row.versus_us if kind == "native" else row.compiled_versus_us
+    value = row.versus_us if kind == "versus" else row.compiled_versus_us
     return value if value is not None and value > 0 else None
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
-
-
 
 from hpcoll.bench import launch, table
 from hpcoll.bench.data import Case, make_case
@@ -34,6 +33,12 @@ from hpcoll.version import __version__
 
 OPTIONS_VARIABLE = "HPCOLL__BENCH"
 WRONG = 1
+
+NATIVE_SETTING = re.compile(
+    r"OMPI_MCA_(btl|pml|mtl|osc|coll\w*|mpi_yield_when_idle|hwloc_base_binding_policy|rmaps\w*)"
+    r"|MPIR_CVAR_\w+|UCX_\w+|I_MPI_\w+|FI_PROVIDER"
+)
+"""Variables that change how the MPI library runs; its launcher sets many more."""
 
 
 def main(options: BenchOptions) -> int:
@@ -151,12 +156,12 @@ class Bench:
         rivals: list[Contender] = []
         caller: Contender | None = None
         if options.versus == "mpi" and self._has_native(case):
-            in_place = options.in_place
-            native = mpi4py_caller(self.native, case, arrays.source, arrays.target, in_place=in_place)
-            compiled = CompiledCaller(
-                self.lowered, case, arrays.source, arrays.target, in_place=in_place
-            )
-            rivals = [Contender("mpi4py", native, arrays), Contender("compiled", compiled, arrays)]
+            in_place = _native_in_place(case.base, options.in_place)
+            theirs = arrays if in_place == options.in_place else Arrays.of(case, in_place=in_place)
+            here = (case, theirs.source, theirs.target)
+            native = mpi4py_caller(self.native, *here, in_place=in_place)
+            compiled = CompiledCaller(self.lowered, *here, in_place=in_place)
+            rivals = [Contender("mpi4py", native, theirs), Contender("compiled", compiled, theirs)]
         if len(algorithms) == 1:
             caller = Contender("call", self._caller(case, arrays, plans[0].algorithm), arrays)
         self.meter.run([*ours, *rivals, *([caller] if caller else [])])
@@ -240,9 +245,11 @@ class Bench:
             return True
         known = native_mpi_names(dtype_name(case.dtype), case.op) is not None
         nan_only = case.op.name in ("min", "max", "avg")
-        return known and (
-            nan_only or native_refuses(case.base, dtype_name(case.dtype), case.op) is None
-        ) and case.op.name != "avg"
+        return (
+            known
+            and (nan_only or native_refuses(case.base, dtype_name(case.dtype), case.op) is None)
+            and case.op.name != "avg"
+        )
 
     def _algorithms(self) -> tuple[str, ...]:
         """The algorithms to measure: for "all", every one that can serve."""
@@ -276,12 +283,7 @@ class Bench:
 
     def _info(self) -> Info:
         config = settings()
-        native = {
-            k: v
-            for k, v in sorted(os.environ.items())
-            if k.startswith(("OMPI_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "UCX_", "I_MPI_", "FI_"))
-            and not any(word in k for word in ("hostname", "_uri", "session", "base_jobid"))
-        }
+        native = {k: v for k, v in sorted(os.environ.items()) if NATIVE_SETTING.fullmatch(k)}
         native["binding"] = ",".join(
             str(c) for c in self.world.allgather(min(os.sched_getaffinity(0)))
         )
@@ -314,6 +316,17 @@ class Bench:
             print(f"# plot: {options.plot}", flush=True)
 
 
+def _native_in_place(base: str, in_place: bool) -> bool:
+    """Whether the native call runs in place beside ours.
+
+    MPI's broadcast always does; the others in the list have no form in which the
+    result lies where hpcoll's does.
+    """
+    if base == "broadcast":
+        return True
+    return in_place and base not in ("reduce_scatter", "alltoall", "gather", "scatter")
+
+
 def _cpu() -> str:
     """The processor's name and the number of cores."""
     name = platform.processor() or platform.machine()
@@ -325,5 +338,3 @@ def _cpu() -> str:
     except OSError:
         pass
     return f"{name}, {os.cpu_count()} cores"
-
-

@@ -102,6 +102,9 @@ def _draw_collective(
     right.set_ylabel(f"{'bus' if bus else 'algorithm'} bandwidth (GB/s, 10⁹ bytes)")
     left.set_title("latency: lower is better (line: median, band: minimum to 95 %)", fontsize=10)
     right.set_title("bandwidth: higher is better", fontsize=10)
+    # A single slow call would squeeze all lines: bands may leave the picture.
+    times = [p.time_us for line in lines for p in line.points]
+    left.set_ylim(min(times) / 1.6, max(times) * 1.6)
     _mark_crossovers((left, right), crossovers(lines))
     figure.suptitle(_title(collective, sources), fontsize=11)
     figure.legend(
@@ -115,10 +118,12 @@ def _draw_collective(
 def _style(line: Line, colours: dict[str, int]) -> dict[str, Any]:
     dash = _DASHES[line.source % len(_DASHES)]
     if line.kind == "compiled":
-        return {"color": "#888888", "linestyle": dash, "linewidth": 1.2, "zorder": 2}
+        return {"color": "#999999", "linestyle": dash, "linewidth": 1.2, "zorder": 2}
     base = {"linestyle": dash, "linewidth": 1.7, "markersize": 4.5, "zorder": 3}
     if line.source:
         base["markerfacecolor"] = "white"
+    if line.kind == "versus":
+        return {**base, "color": "#666666", "marker": "+", "markersize": 8}
     if line.kind == "native":
         return {**base, "color": _NATIVE, "marker": "x", "markersize": 5.5}
     i = colours[line.name]
@@ -165,6 +170,8 @@ def _mark_crossovers(axes: Sequence[Any], found: list[Crossover]) -> None:
                 va="top" if at_top else "bottom",
                 fontsize=7.5,
                 color="#444444",
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1},
+                zorder=5,
             )
 
 

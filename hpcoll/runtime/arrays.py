@@ -24,7 +24,10 @@ def as_input(x: object, what: str = "x") -> Array:
     if type(x) is not np.ndarray:
         if x is None:
             raise BufferMismatch(f"{what} is None: pass an array")
-        x = np.asarray(x)
+        try:
+            x = np.asarray(x)
+        except (TypeError, ValueError) as error:
+            raise BufferMismatch(f"{what} can't be made an array: {error}") from error
     check_dtype(x.dtype, what)
     return x
 

@@ -8,6 +8,8 @@ import warnings
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from hpcoll.errors import TransportUnavailable
 from hpcoll.schedule.topology import Topology
 
@@ -65,10 +67,10 @@ def discover(comm: Any) -> tuple[Topology, bool]:
     """
     module = mpi()
     local = comm.Split_type(module.COMM_TYPE_SHARED)
-    leader = local.bcast(comm.Get_rank(), root=0)
-    crowded = local.Get_size() > (os.cpu_count() or 1)
+    mine = np.array([comm.Get_rank(), local.Get_size() > (os.cpu_count() or 1)], np.int64)
+    local.Bcast(mine, root=0)
     local.Free()
-    found = comm.allgather((leader, crowded))
-    leaders = sorted({pair[0] for pair in found})
-    nodes = tuple(leaders.index(pair[0]) for pair in found)
-    return Topology(nodes), any(pair[1] for pair in found)
+    found = np.empty((comm.Get_size(), 2), np.int64)
+    comm.Allgather(mine, found)
+    nodes = np.unique(found[:, 0], return_inverse=True)[1]
+    return Topology(tuple(nodes.tolist())), bool(found[:, 1].any())

@@ -238,12 +238,10 @@ class Caller:
         if x is None:
             if not isinstance(out, np.ndarray):
                 raise BufferMismatch(f"out must be a NumPy array, not {type(out).__name__}")
-            if rows is not None:
-                rest, dtype = out.shape[1:], out.dtype
-            else:
-                rest, dtype = out.shape[1:], out.dtype
-                rows = (self.rows(out, name),) * self.size
             as_input(out, "out")
+            rest, dtype = out.shape[1:], out.dtype
+            if rows is None:
+                rows = (out.shape[0] if out.ndim else 1,) * self.size
             source = None
         else:
             array = as_input(x)

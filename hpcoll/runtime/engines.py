@@ -70,6 +70,7 @@ class PythonEngine:
                 post = run.channel.send if kind == SEND else run.channel.recv
                 requests.append(post(view, peer, tag))
             table[words.ROW] += 1
+        del self._requests[run.address]
         return words.DONE
 
     def execute(self, run: Run) -> int:

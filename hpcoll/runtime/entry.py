@@ -43,7 +43,13 @@ class Entry:
         self._session = session
         self._signature = signature
         self._dtype, self._op = call.dtype, call.op
-        self._divisor = session.size if call.op is not None and call.op.name == "avg" else 0
+        op = "" if call.op is None else call.op.name
+        # How many operands this rank's result is made of: the scans' averages count their own.
+        terms = {"scan": session.rank + 1, "exscan": session.rank}.get(
+            call.collective, session.size
+        )
+        self._divisor = terms if op == "avg" else 0
+        self._lone = terms == 1 and op in ("land", "lor", "lxor")
         self._problem = algorithm.problem(
             session.rank,
             session.size,
@@ -84,6 +90,7 @@ class Entry:
                 op=self._op,
                 aliased=aliased,
                 divisor=self._divisor,
+                lone=self._lone,
             )
         return lower(
             self.algorithm,
@@ -91,5 +98,6 @@ class Entry:
             self._layout,
             aliased=aliased,
             divisor=self._divisor,
+            lone=self._lone,
             message_limit=self._session.channel.message_limit,
         )

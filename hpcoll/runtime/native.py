@@ -102,6 +102,7 @@ class NativeCollectives:
         op: Op | None,
         aliased: bool,
         divisor: int,
+        lone: bool = False,
         blocking: bool = False,
     ) -> Recipe:
         """Lower one rank's part of a native collective.
@@ -212,7 +213,6 @@ class NativeCollectives:
         out.wait()
         if p.collective == "broadcast" and p.rank == p.root and not aliased:
             out.combine([Region(SRC, 0, whole)], Region(DST, 0, whole))
-        if divisor > 1 and layout.dst_nbytes:
-            out.divide(Region(DST, 0, layout.dst_nbytes), divisor)
+        out.complete(Region(DST, 0, layout.dst_nbytes), divisor, lone)
         out.keep.extend(arrays)
         return out.finish(input_copied=copied)

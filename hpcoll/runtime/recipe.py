@@ -115,10 +115,12 @@ class RowWriter:
         kind = MOVE if len(sources) == 1 else FOLD
         self._row(kind, sources, (target,), target.nbytes)
 
-    def divide(self, region: Region, divisor: int) -> None:
-        """Divide every element of a region."""
-        if region.nbytes:
+    def complete(self, region: Region, divisor: int, lone: bool) -> None:
+        """Divide every element of a result, or fold it by itself, as `lower` was told."""
+        if divisor > 1 and region.nbytes:
             self._row(DIVIDE, (region,), (region,), region.nbytes, extra=divisor)
+        if lone and region.nbytes:
+            self._row(FOLD, (region,), (region,), region.nbytes)
 
     def send(self, region: Region, peer: int, lane: int, limit: int) -> None:
         """Post a send, in pieces of at most `limit` bytes."""
@@ -191,6 +193,7 @@ def lower(
     *,
     aliased: bool = False,
     divisor: int = 0,
+    lone: bool = False,
     message_limit: int = 1 << 62,
 ) -> Recipe:
     """Lower one rank's schedule.
@@ -207,6 +210,9 @@ def lower(
         Whether input and output are the same memory.
     divisor : int
         Divide the result by it: for averages.
+    lone : bool
+        Fold the result, which is one operand, by itself: a logical operator gives 0 or 1
+        of one operand as well.
     message_limit : int
         Largest message of the transport, in bytes.
     """
@@ -219,7 +225,7 @@ def lower(
         lowering.out.step = number
         lowering.step(step)
     lowering.out.step = max(len(steps) - 1, 0)
-    lowering.finish(divisor)
+    lowering.finish(divisor, lone)
     return lowering.out.finish(input_copied=copied)
 
 
@@ -321,7 +327,7 @@ class _Lowering:
             for chunk in chunks:
                 self.memory.wrote(chunk)
 
-    def finish(self, divisor: int) -> None:
+    def finish(self, divisor: int, lone: bool) -> None:
         """Put outputs that no step wrote in their place, and divide for an average."""
         outputs = sorted(self.memory.outputs, key=lambda c: self.layout.dst[c])
         sources = self._regions(outputs)
@@ -329,9 +335,8 @@ class _Lowering:
         moved = [(s, t) for s, t in zip(sources, targets, strict=True) if s != t]
         for group in _merged([[s for s, _ in moved], [t for _, t in moved]]):
             self.out.combine(group[:-1], group[-1])
-        if divisor > 1:
-            for group in _merged([targets]):
-                self.out.divide(group[0], divisor)
+        for group in _merged([targets]):
+            self.out.complete(group[0], divisor, lone)
 
     def _regions(self, chunks: Sequence[Chunk]) -> list[Region]:
         return [self._region(self.memory.read(c), c) for c in chunks]

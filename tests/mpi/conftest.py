@@ -32,6 +32,7 @@ class Shared:
     screen = io.StringIO()
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Let rank 0 alone write to the screen."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
@@ -66,6 +67,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     except BaseException as error:
         text = str(pytest.ExceptionInfo.from_exception(error).getrepr(style="short"))
         text = text or repr(error)
+        if Shared.comm is not None:  # those who wait in a call need not wait for its time limit
+            Shared.comm._session.refuse(hpcoll.HpcollError("its test failed"))
     said = WORLD.allgather((text, skipped))
     if any(t for t, _ in said):
         Shared.comm, Shared.said = None, True
@@ -96,7 +99,7 @@ def comm(request: pytest.FixtureRequest) -> hpcoll.Communicator:
 @pytest.fixture
 def comm_with(
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Callable[..., hpcoll.Communicator]]:
+) -> Callable[..., hpcoll.Communicator]:
     """Make communicators with other settings than the environment's."""
 
     def make(**changes: Any) -> hpcoll.Communicator:
@@ -105,4 +108,4 @@ def comm_with(
             patch.setattr(communicator, "settings", lambda: changed)
             return hpcoll.Communicator()
 
-    yield make
+    return make
