@@ -20,6 +20,7 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _DASHES = ("-", "--", ":", "-.")
 _NATIVE = "#222222"
+_BANDS = 3
 _LABELLED_CROSSOVERS = 8
 
 
@@ -82,11 +83,12 @@ def _draw_collective(
             dict.fromkeys(line.name for line in lines if line.kind == "algorithm")
         )
     }
+    bands = len(colours) * len(sources) <= _BANDS
     for line in lines:
         sizes = [p.nbytes for p in line.points]
         style = _style(line, colours)
         left.plot(sizes, [p.time_us for p in line.points], label=line.label, **style)
-        if line.kind == "algorithm":
+        if bands and line.kind == "algorithm":
             left.fill_between(
                 sizes,
                 [max(p.min_us, p.time_us / 100) for p in line.points],
@@ -100,7 +102,8 @@ def _draw_collective(
         _scale(axes, [p.nbytes for line in lines for p in line.points])
     left.set_ylabel("time of a call (µs)")
     right.set_ylabel(f"{'bus' if bus else 'algorithm'} bandwidth (GB/s, 10⁹ bytes)")
-    left.set_title("latency: lower is better (line: median, band: minimum to 95 %)", fontsize=10)
+    what = "line: median" + (", band: minimum to 95 %" if bands else "")
+    left.set_title(f"latency: lower is better ({what})", fontsize=10)
     right.set_title("bandwidth: higher is better", fontsize=10)
     # A single slow call would squeeze all lines: bands may leave the picture.
     times = [p.time_us for line in lines for p in line.points]

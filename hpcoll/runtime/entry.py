@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from hpcoll.runtime.call import Call
@@ -28,6 +29,8 @@ class Entry:
         The first such call.
     signature : int
         64 bits that tell it from others.
+    key : hashable
+        Its key in the cache.
     """
 
     def __init__(
@@ -37,8 +40,11 @@ class Entry:
         algorithm: Algorithm,
         call: Call,
         signature: int,
+        key: Hashable,
     ) -> None:
         self.algorithm = algorithm
+        self.key = key
+        self.in_place_at = call.in_place_at * call.dtype.itemsize
         self.name = algorithm.full_name
         self._session = session
         self._signature = signature
@@ -65,12 +71,12 @@ class Entry:
             counts[rank][peer] == counts[peer][rank] for peer in range(session.size)
         )
         self._recipes: dict[bool, Recipe] = {}
-        self._free: dict[bool, list[Run]] = {False: [], True: []}
+        self.free: dict[bool, list[Run]] = {False: [], True: []}
 
     def take(self, *, aliased: bool, pooled: bool) -> Run:
         """A run for arrays that are, or are not, the same memory."""
-        if pooled and self._free[aliased]:
-            return self._free[aliased].pop()
+        if pooled and self.free[aliased]:
+            return self.free[aliased].pop()
         recipe = self._recipes.get(aliased)
         if recipe is None:
             recipe = self._recipes[aliased] = self._lower(aliased)
@@ -78,7 +84,7 @@ class Entry:
 
     def give_back(self, run: Run) -> None:
         """Take a run back that is no longer in flight."""
-        self._free[run.recipe is self._recipes.get(True)].append(run)
+        self.free[run.recipe is self._recipes.get(True)].append(run)
 
     def _lower(self, aliased: bool) -> Recipe:
         if self.algorithm.native:

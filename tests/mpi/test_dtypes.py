@@ -45,8 +45,11 @@ def test_reductions_a31_a32(comm: hpcoll.Communicator, op: str, dtype: str) -> N
         check(comm, Case(name, None, 3, dtype=dtype, op=op, seed=seed, root=0))
 
 
-@pytest.mark.parametrize(("op", "dtype"), [("sum", "int16"), ("max", "float32"), ("band", "uint8"),
-                                           ("prod", "complex128"), ("sum", "bfloat16")])  # fmt: skip
+LARGER = [("sum", "int16"), ("max", "float32"), ("band", "uint8"), ("prod", "complex128"),
+          ("sum", "bfloat16")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "dtype"), LARGER)
 def test_larger(comm: hpcoll.Communicator, op: str, dtype: str) -> None:
     for name in ("allreduce", "reduce_scatter", "scan"):
         for spec in serving(name, op, dtype):
