@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -419,7 +419,7 @@ class Communicator(NonBlocking):
     @property
     def transport(self) -> str:
         """Name of the transport."""
-        return self._session.channel.name
+        return str(self._session.channel.name)
 
     def native_collectives(self) -> Any:
         """The library's own collectives as rows of a recipe: what bench compares with."""
@@ -436,8 +436,9 @@ class Communicator(NonBlocking):
         return f"<hpcoll.Communicator rank {self.rank}/{self.size}>"
 
     def _run(self, name: str, x: object = None, out: Array | None = None, op: str | Op = "sum",
-             **rest: Any) -> Any:  # fmt: skip
-        return self._dispatch.run(name, x, out, op=op, **rest)
+             **rest: Any) -> Array:  # fmt: skip
+        # None only where the collective's own annotation says so.
+        return cast(Array, self._dispatch.run(name, x, out, op=op, **rest))
 
 
 def _small_int(what: str, value: object, least: int) -> int:

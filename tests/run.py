@@ -1,4 +1,4 @@
-"""Run all tests on a fresh machine: ``python3 tests/run.py [--mpi mpich|openmpi] [pytest options]``.
+"""Run all tests on a fresh machine: ``python3 tests/run.py [--mpi mpich|openmpi] [options]``.
 
 Makes a virtual environment in ``.venv-test-MPI``, installs hpcoll with its test
 requirements and the MPI library into it, and runs pytest there. Needs Python with venv

@@ -69,7 +69,7 @@ def run_job(ranks: int, *arguments: str, **settings: str) -> dict[str, int]:
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 8])
 def test_ranks(ranks: int, record_property: pytest.RecordProperty) -> None:
-    counts = run_job(ranks, "-m", "mpi and not big", "tests/mpi")
+    counts = run_job(ranks, "-m", "mpi and not big", "-k", "not short", "tests/mpi")
     print(f"{ranks} ranks: {counts}")
     record_property("inner_tests", counts["passed"])
 

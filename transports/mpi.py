@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hpcoll.runtime import words
 from hpcoll.runtime.bootstrap import mpi
@@ -106,11 +107,11 @@ class MpiChannel:
         self.table[words.CALL_SHIFT] = LANE_BITS + signature
         self.table[words.CALL_MASK] = (1 << calls) - 1
 
-    def send(self, buffer: memoryview, peer: int, tag: int) -> Any:
+    def send(self, buffer: NDArray[np.uint8], peer: int, tag: int) -> Any:
         """Post a send; return a request."""
         return self.comm.Isend([buffer, mpi().BYTE], peer, tag)
 
-    def recv(self, buffer: memoryview, peer: int, tag: int) -> Any:
+    def recv(self, buffer: NDArray[np.uint8], peer: int, tag: int) -> Any:
         """Post a receive; return a request."""
         return self.comm.Irecv([buffer, mpi().BYTE], peer, tag)
 

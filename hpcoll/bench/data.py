@@ -53,8 +53,8 @@ class Case:
     def nbytes(self) -> int:
         """Message size as nccl-tests counts it."""
         if self.base == "alltoall":
-            return max(sum(row) for row in self.rows) * self.dtype.itemsize
-        return sum(self.rows) * self.dtype.itemsize
+            return int(max(sum(row) for row in self.rows) * self.dtype.itemsize)
+        return int(sum(self.rows) * self.dtype.itemsize)
 
     @property
     def count(self) -> int:
@@ -87,7 +87,8 @@ class Case:
             steps = np.array([1, -1, 1, 2] if self.dtype not in HALVES else [1, -1, 1, 1])
             if self.dtype.kind in "bu":
                 steps = np.array([1, 0, 1, 1] if self.dtype.kind == "b" else [1, 3, 1, 2])
-            return steps[rng.integers(0, 4, n, np.uint8)].astype(self.dtype)
+            chosen: Array = steps[rng.integers(0, 4, n, np.uint8)].astype(self.dtype)
+            return chosen
         kind = np.uint8 if limit <= 256 else np.uint16
         return rng.integers(0, limit, n, kind).astype(self.dtype)
 

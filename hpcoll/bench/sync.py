@@ -21,7 +21,7 @@ from hpcoll.runtime.engine import entry_point
 _LINE = 128
 
 
-@njit(nogil=True, cache=True)  # type: ignore[misc]
+@njit(nogil=True, cache=True)
 def _meet(base: int, rank: int, size: int, ticket: int, spins: int) -> int:
     """Publish the ticket and wait until all ranks have published theirs."""
     store_release(base + _LINE * rank, ticket)

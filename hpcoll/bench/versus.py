@@ -23,7 +23,7 @@ from hpcoll.runtime.recipe import IMMEDIATE, NATIVE, SRC
 from hpcoll.schedule import registry
 
 
-@njit(nogil=True, cache=True)  # type: ignore[misc]
+@njit(nogil=True, cache=True)
 def _call(table: int) -> int:
     """Call the function at word 0 with as many arguments as word 1 says."""
     return call_table(load64(table), table + 16, load64(table + 8))
@@ -101,7 +101,7 @@ def mpi4py_caller(
         case "reduce_scatter":
             return partial(comm.Reduce_scatter, give, take, list(case.rows), op)
         case "barrier":
-            return comm.Barrier  # type: ignore[no-any-return]
+            return comm.Barrier
     if base == "alltoall":
         out = [n * scale for n in case.rows[me]]
         back = [case.rows[s][me] * scale for s in range(case.size)]

@@ -25,13 +25,13 @@ cgutils: Any = _cgutils
 I32 = ir.IntType(32)
 I64 = ir.IntType(64)
 
-memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
+memcpy: Any = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
 """memcpy(target, source, nbytes)"""
 
-sched_yield = types.ExternalFunction("sched_yield", types.int32())
+sched_yield: Any = types.ExternalFunction("sched_yield", types.int32())
 """sched_yield()"""
 
-usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
+usleep: Any = types.ExternalFunction("usleep", types.int32(types.uint32))
 """usleep(microseconds)"""
 
 

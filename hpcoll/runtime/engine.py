@@ -77,7 +77,7 @@ _call10 = make_call(10)
 _fold = make_call_void(4)
 
 
-@njit(nogil=True, cache=True)  # type: ignore[misc]
+@njit(nogil=True, cache=True)
 def begin(run: int) -> None:
     """Take the next call number and stand before the first row."""
     channel = load64(run + 8 * CHANNEL)
@@ -95,7 +95,7 @@ def begin(run: int) -> None:
     store64(run + 8 * POSTED, 0)
 
 
-@njit(nogil=True)  # type: ignore[misc]
+@njit(nogil=True)
 def _operand(operands: int, bases: int, index: int) -> int:
     """An operand's address, or its value."""
     base = load64(operands + 16 * index)
@@ -105,7 +105,7 @@ def _operand(operands: int, bases: int, index: int) -> int:
     return load64(bases + 8 * base) + value
 
 
-@njit(nogil=True)  # type: ignore[misc]
+@njit(nogil=True)
 def _wait(run: int, channel: int, posted: int, slice_ns: int) -> int:
     """Poll until all messages are through or the time is up."""
     test = load64(channel + 8 * TEST_FUNCTION)
@@ -140,7 +140,7 @@ def _wait(run: int, channel: int, posted: int, slice_ns: int) -> int:
                 return PENDING
 
 
-@njit(nogil=True)  # type: ignore[misc]
+@njit(nogil=True)
 def call_table(function: int, a: int, count: int) -> int:
     """Call a C function with `count` arguments from a table of int64."""
     if count == 1:
@@ -177,7 +177,7 @@ def call_table(function: int, a: int, count: int) -> int:
     )  # fmt: skip
 
 
-@njit(nogil=True)  # type: ignore[misc]
+@njit(nogil=True)
 def _native(run: int, row: int, operands: int, bases: int, request: int) -> int:
     """Post a native collective: its arguments and last a request."""
     count = load64(row + 8)
@@ -189,7 +189,7 @@ def _native(run: int, row: int, operands: int, bases: int, request: int) -> int:
     return call_table(load64(row + 56), table, count + 1)
 
 
-@njit(nogil=True, cache=True)  # type: ignore[misc]
+@njit(nogil=True, cache=True)
 def advance(run: int, slice_ns: int) -> int:
     """Carry out rows until the end, a wait that lasts longer than `slice_ns`, or an error."""
     channel = load64(run + 8 * CHANNEL)
@@ -261,7 +261,7 @@ def advance(run: int, slice_ns: int) -> int:
     return DONE
 
 
-@njit(nogil=True, cache=True)  # type: ignore[misc]
+@njit(nogil=True, cache=True)
 def execute(run: int) -> int:
     """Begin a run and carry it out, or as much of it as one slice of time allows."""
     if load64(load64(run + 8 * CHANNEL) + 8 * USABLE) == 0:

@@ -66,7 +66,7 @@ class PythonEngine:
                 values = [self._address(run, first + k) for k in range(nsrc)]
                 requests.append(run.channel.native(extra, values))
             else:
-                view = memoryview(self._bytes(run, first, nbytes)).cast("B")
+                view = self._bytes(run, first, nbytes)
                 post = run.channel.send if kind == SEND else run.channel.recv
                 requests.append(post(view, peer, tag))
             table[words.ROW] += 1
@@ -88,7 +88,8 @@ class PythonEngine:
         if not nbytes:
             return np.empty(0, np.uint8)
         address = self._address(run, index)
-        return np.frombuffer((ctypes.c_char * nbytes).from_address(address), np.uint8)
+        room = (ctypes.c_uint8 * nbytes).from_address(address)
+        return np.ctypeslib.as_array(room)
 
     def _write(self, run: Run, kind: int, nsrc: int, first: int, nbytes: int, divisor: int) -> None:
         sources = [self._bytes(run, first + k, nbytes) for k in range(nsrc)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any
 
 from hpcoll.runtime.call import Call
@@ -29,7 +28,7 @@ class Entry:
         The first such call.
     signature : int
         64 bits that tell it from others.
-    key : hashable
+    key : tuple
         Its key in the cache.
     """
 
@@ -40,7 +39,7 @@ class Entry:
         algorithm: Algorithm,
         call: Call,
         signature: int,
-        key: Hashable,
+        key: tuple[Any, ...],
     ) -> None:
         self.algorithm = algorithm
         self.key = key

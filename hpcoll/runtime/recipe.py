@@ -310,14 +310,14 @@ class _Lowering:
                     if isinstance(o, Incoming):
                         operands.insert(i, self._receive(into, o.peer, o.lane, True, True))
             late.append((operands, into))
-        for op, regions in zip(sends, outgoing, strict=True):
+        for message, regions in zip(sends, outgoing, strict=True):
             nbytes = sum(r.nbytes for r in regions)
-            if op.chunks and not nbytes:
+            if message.chunks and not nbytes:
                 continue
             whole = _merged([regions])
             packed = whole[0][0] if len(whole) == 1 else self._pack(regions, nbytes)
-            for peer in op.peers:
-                out.send(packed, peer, op.lane, self.limit)
+            for peer in message.peers:
+                out.send(packed, peer, message.lane, self.limit)
         out.wait()
         for sources, into in late:
             for group in _merged([*sources, into]):

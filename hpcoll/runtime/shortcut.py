@@ -45,7 +45,7 @@ class Shortcut:
 
     Parameters
     ----------
-    key : hashable
+    key : tuple
         The recipe's key in the cache.
     entry : Entry
         The recipe's entry.
@@ -55,7 +55,7 @@ class Shortcut:
 
     __slots__ = ("_free", "_in_place", "_shift", "entry", "key")
 
-    def __init__(self, key: Hashable, entry: Entry, shift: int) -> None:
+    def __init__(self, key: tuple[Any, ...], entry: Entry, shift: int) -> None:
         self.key = key
         self.entry = entry
         self._shift = shift

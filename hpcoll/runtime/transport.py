@@ -39,10 +39,10 @@ class Channel(Protocol):
     def reserve(self, requests: int) -> None:
         """Make room for runs with as many messages at once."""
 
-    def send(self, buffer: memoryview, peer: int, tag: int) -> Any:
+    def send(self, buffer: NDArray[np.uint8], peer: int, tag: int) -> Any:
         """Post a send; return a request."""
 
-    def recv(self, buffer: memoryview, peer: int, tag: int) -> Any:
+    def recv(self, buffer: NDArray[np.uint8], peer: int, tag: int) -> Any:
         """Post a receive; return a request."""
 
     def native(self, function: int, arguments: list[int]) -> Any:

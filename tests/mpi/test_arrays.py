@@ -11,8 +11,10 @@ import hpcoll
 pytestmark = pytest.mark.mpi
 
 
-@pytest.mark.parametrize("out_layout", LAYOUTS)
-@pytest.mark.parametrize("layout", LAYOUTS)
+PAIRS = [(a, b) for a in LAYOUTS for b in LAYOUTS if SIZE <= 3 or b in (a, LAYOUTS[a == "C"])]
+
+
+@pytest.mark.parametrize(("layout", "out_layout"), PAIRS)
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "barrier"])
 def test_layouts_a35(comm: hpcoll.Communicator, name: str, layout: str, out_layout: str) -> None:
     for seed, mode in enumerate(MODES):

@@ -38,7 +38,10 @@ def test_reductions_a31_a32(comm: hpcoll.Communicator, op: str, dtype: str) -> N
         with pytest.raises(hpcoll.BufferMismatch, match=dtype):
             comm.allreduce(np.ones(3, DTYPES[dtype]), op=op)
         return
-    for seed, spec in enumerate(serving("allreduce", op, dtype)):
+    specs = serving("allreduce", op, dtype)
+    if SIZE > 4:  # one algorithm for each pair, in turn
+        specs = specs[PAIRS.index((op, dtype)) % len(specs) :][:1]
+    for seed, spec in enumerate(specs):
         check(comm, Case("allreduce", spec, 5, dtype=dtype, op=op, seed=seed))
         check(comm, Case("allreduce", spec, 33, dtype=dtype, op=op, seed=seed, in_place=True))
     for seed, name in enumerate(("reduce", "scan", "exscan", "reduce_scatter")):
