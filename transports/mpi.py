@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hpcoll.runtime import words
 from hpcoll.runtime.bootstrap import mpi
 from hpcoll.runtime.native import NativeCollectives
-from hpcoll.runtime.recipe import LANES
+from hpcoll.schedule.operations import LANES
 
 LANE_BITS = LANES.bit_length() - 1
 INT_MAX = 2**31 - 1

@@ -41,9 +41,6 @@ OP, NSRC, NDST, FIRST, NBYTES, PEER, LANE, EXTRA = range(8)
 MOVE, FOLD, DIVIDE, SEND, RECV, WAIT, NATIVE = range(7)
 """Kinds of rows."""
 
-LANES = 16
-"""Streams of messages within a call that a transport tells apart."""
-
 
 @dataclass(frozen=True, slots=True)
 class Recipe:

@@ -13,6 +13,9 @@ from typing import NamedTuple, TypeAlias
 
 from hpcoll.errors import ScheduleError
 
+LANES = 16
+"""Independent streams of messages within a call."""
+
 
 class Place(NamedTuple):
     """A chunk outside the work buffer: ``buffer`` is ``"src"`` or ``"tmp"``."""
@@ -132,15 +135,26 @@ def as_step(yielded: object) -> Step:
     Raises
     ------
     ScheduleError
-        If anything in it is not an operation.
+        If anything in it is not an operation, or its lane is none.
     """
-    if isinstance(yielded, (Send, Recv, Copy, Fold)):
+    if isinstance(yielded, Copy):
+        return (yielded,)
+    if isinstance(yielded, (Send, Recv, Fold)):
+        for lane in _lanes(yielded):
+            if not 0 <= lane < LANES:
+                raise ScheduleError(f"no lane {lane}: lanes are 0..{LANES - 1}")
         return (yielded,)
     if isinstance(yielded, (tuple, list)) and not isinstance(yielded, Place):
         return tuple(operation for part in yielded for operation in as_step(part))
     raise ScheduleError(
         f"a step holds {yielded!r}: yield send, recv, copy, fold or a tuple of them"
     )
+
+
+def _lanes(operation: Send | Recv | Fold) -> list[int]:
+    if isinstance(operation, Fold):
+        return [o.lane for o in operation.operands if isinstance(o, Incoming)]
+    return [operation.lane]
 
 
 def messages_in(operation: Operation) -> list[Incoming]:

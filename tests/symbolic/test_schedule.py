@@ -28,7 +28,15 @@ from hpcoll.schedule import (
 from hpcoll.schedule import registry as registry_module
 from hpcoll.schedule.collectives import COLLECTIVES, collective_named
 from hpcoll.schedule.memory import Memory
-from hpcoll.schedule.operations import Copy, Fold, Incoming, Recv, Send, Step
+from hpcoll.schedule.operations import (
+    Copy,
+    Fold,
+    Incoming,
+    Recv,
+    Send,
+    Step,
+    as_step,
+)
 from hpcoll.schedule.registry import algorithms, find, load_file
 from hpcoll.schedule.symbols import rank_list
 from hpcoll.schedule.topology import Topology
@@ -469,3 +477,11 @@ def test_an_input_that_is_read_after_it_was_overwritten_is_not_right_in_place() 
     assert proof.proved
     assert not proof.in_place
     assert not run_literally(make("allreduce", late, lambda p: 1), 2, 0, aliased=True)
+
+
+@pytest.mark.parametrize("lane", [-1, 16, 99])
+def test_a_lane_that_is_none_is_refused(lane: int) -> None:
+    for wrong in (send(1, 0, lane=lane), recv(1, 0, lane=lane), recv_reduce(1, 0, lane=lane)):
+        with pytest.raises(ScheduleError, match=f"no lane {lane}"):
+            as_step(wrong)
+    assert as_step(send(1, 0, lane=15))
