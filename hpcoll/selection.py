@@ -7,31 +7,54 @@ error, never a fallback.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from hpcoll.errors import RegistryError, ScheduleError
 from hpcoll.runtime.native import native_refuses
 from hpcoll.schedule import registry
 from hpcoll.schedule.algorithm import Algorithm
-from hpcoll.schedule.counts import unit_of
-from hpcoll.schedule.operations import Fold, Send, messages_in
+from hpcoll.schedule.counts import count, unit_of
+from hpcoll.schedule.operations import Fold, Recv, Send, Step, messages_in
 from hpcoll.schedule.ops import Op
+from hpcoll.schedule.simulate import Simulation
+from hpcoll.schedule.symbols import Symbols
 from hpcoll.schedule.topology import Topology
 from hpcoll.schedule.verify import prove
 
-ALPHA_US = 1.0
-"""Latency of a message (us): an MPI message inside a node, as bench shows it."""
+ALPHA_US = 0.5
+"""Latency of a step (us): what it costs that a step waits for the one before.
+
+These constants are those of MPI messages inside a node, fitted to what bench measured
+with MPICH and Open MPI on 2 and 4 ranks; see `explain` for what they lead to.
+"""
+
+OVERHEAD_US = 0.7
+"""Time that a message takes a rank (us), however many go on at once."""
 
 BETA_US = 1 / 4000
 """Time of a byte sent (us): 4 GB/s."""
 
-GAMMA_US = 1 / 8000
-"""Time of a byte reduced (us): 8 GB/s."""
+GAMMA_US = 1 / 30000
+"""Time of a byte reduced (us): 30 GB/s, in cache."""
+
+CLOSE = 1.05
+"""Within this factor the model can't tell algorithms apart: the fewest steps win."""
+
+NATIVE_FROM: dict[str, tuple[int, str]] = {
+    "allgather": (2 << 20, "bench saw it 3 to 20 % faster with MPICH and Open MPI"),
+}
+"""From how many bytes on the library's own collective is taken, and why: it has no
+schedule to count, so only measurements speak for it."""
 
 STEPS_LIMIT = 20_000
 """Above so many steps a schedule is not looked at: others are far better."""
+
+COUNTED_WHOLE = 4000
+"""Up to so many messages of all ranks a schedule is counted as a whole."""
+
+PAIRS_LIMIT = 4096
+"""Above so many ranks the pairs of an alltoall are too many to look at."""
 
 PROOF_RANKS = 64
 """Up to so many ranks an algorithm from outside is proved before its first run."""
@@ -43,15 +66,17 @@ class Cost:
 
     Attributes
     ----------
-    rounds : int
-        Messages one after another.
+    steps, messages : int
+        Messages that wait for each other, and messages one after another where a rank
+        sends one and receives one at a time.
     nbytes, reduced : int
         Bytes sent, and bytes reduced.
     time_us : float
-        By the model ``rounds * alpha + nbytes * beta + reduced * gamma``.
+        ``steps * alpha + messages * overhead + nbytes * beta + reduced * gamma``.
     """
 
-    rounds: int
+    steps: int
+    messages: int
     nbytes: int
     reduced: int
     time_us: float
@@ -79,11 +104,11 @@ class Choice:
         lines = [f"{self.algorithm.spec}: {self.reason}"]
         for name, cost in self.candidates:
             if isinstance(cost, str):
-                lines.append(f"  {name}: not usable: {cost}")
+                lines.append(f"  {name}: {cost}")
             else:
                 lines.append(
-                    f"  {name}: {cost.time_us:.1f} us by the model ({cost.rounds} rounds, "
-                    f"{cost.nbytes} B sent, {cost.reduced} B reduced)"
+                    f"  {name}: {cost.time_us:.1f} us by the model ({cost.steps} steps, "
+                    f"{cost.messages} messages, {cost.nbytes} B sent, {cost.reduced} B reduced)"
                 )
         return "\n".join(lines)
 
@@ -131,40 +156,63 @@ def choose(
         if reason is not None:
             raise RegistryError(f"{algorithm.spec} can't serve this call: {reason}")
         return Choice(algorithm, "asked for by name")
-    usable: list[tuple[float, int, Algorithm, Cost]] = []
+    fit: list[tuple[Algorithm, Cost]] = []
     notes: list[tuple[str, Cost | str]] = []
-    for order, algorithm in enumerate(registry.algorithms(collective)):
+    native: Choice | None = None
+    for algorithm in registry.algorithms(collective):
         reason = unfit(algorithm, size, dtype=dtype, op=op, root=root, topology=topology)
-        if reason is None and algorithm.native:
-            notes.append((algorithm.spec, "native: no schedule to count; pin it to use it"))
+        if algorithm.native:
+            least, why = NATIVE_FROM.get(collective, (None, "bench saw no gain"))
+            if reason is None and least is not None and nbytes >= least and size > 1:
+                native = Choice(algorithm, f"from {least} B on: {why}")
+            notes.append((algorithm.spec, reason or f"not counted; {_native_note(least, why)}"))
             continue
         cost = None if reason else cost_of(algorithm, size, nbytes, root, topology)
-        if reason is None and cost is None:
-            reason = f"more than {STEPS_LIMIT} steps"
         if cost is None:
-            notes.append((algorithm.spec, reason or ""))
+            notes.append((algorithm.spec, reason or f"more than {STEPS_LIMIT} steps"))
             continue
         notes.append((algorithm.spec, cost))
-        usable.append((cost.time_us, order, algorithm, cost))
-    if not usable:
-        native = registry.find("native", collective)
-        reason = unfit(native, size, dtype=dtype, op=op, root=root, topology=topology)
-        if reason is None:
-            return Choice(native, "no schedule of hpcoll serves this call", tuple(notes))
-        raise RegistryError(
-            f"no algorithm serves {collective} of {dtype} on {size} ranks: "
-            + "; ".join(f"{n}: {c}" for n, c in notes)
-        )
-    best = min(usable, key=lambda u: u[:2])
+        fit.append((algorithm, cost))
+    if native is not None:
+        return replace(native, candidates=tuple(notes[:-1]))
+    if not fit:
+        return _last_resort(collective, size, dtype, op, root, topology, tuple(notes))
+    limit = CLOSE * min(cost.time_us for _, cost in fit)
+    close = [(a, c) for a, c in fit if c.time_us <= limit]
+    best, cost = min(close, key=lambda ac: (ac[1].steps, ac[1].messages, ac[1].time_us))
     others = sorted(
-        ((n, c) for n, c in notes if n != best[2].spec),
+        ((n, c) for n, c in notes if n != best.spec),
         key=lambda nc: nc[1].time_us if isinstance(nc[1], Cost) else float("inf"),
     )
+    tie = " and fewest steps" if len(close) > 1 else ""
     reason = (
-        f"least time by the model for {nbytes} B on {size} ranks: {best[3].time_us:.1f} us "
-        f"({best[3].rounds} rounds)"
+        f"least time by the model{tie} for {nbytes} B on {size} ranks: {cost.time_us:.1f} us "
+        f"({cost.steps} steps, {cost.messages} messages)"
     )
-    return Choice(best[2], reason, tuple(others))
+    return Choice(best, reason, tuple(others))
+
+
+def _native_note(least: int | None, why: str) -> str:
+    return f"taken from {least} B on, where {why}" if least is not None else why
+
+
+def _last_resort(
+    collective: str,
+    size: int,
+    dtype: str,
+    op: Op | None,
+    root: int,
+    topology: Topology | None,
+    notes: tuple[tuple[str, Cost | str], ...],
+) -> Choice:
+    """The native collective where no schedule serves."""
+    native = registry.find("native", collective)
+    if unfit(native, size, dtype=dtype, op=op, root=root, topology=topology) is None:
+        return Choice(native, "no schedule of hpcoll serves this call", notes)
+    raise RegistryError(
+        f"no algorithm serves {collective} of {dtype} on {size} ranks: "
+        + "; ".join(f"{n}: {c}" for n, c in notes)
+    )
 
 
 def unfit(
@@ -204,35 +252,53 @@ def cost_of(
     counted = _counted(algorithm, size, root, topology)
     if counted is None:
         return None
-    rounds, sent, reduced = counted
+    depth, messages, sent, reduced = counted
     out, folded = int(sent * nbytes), int(reduced * nbytes)
-    return Cost(rounds, out, folded, rounds * ALPHA_US + out * BETA_US + folded * GAMMA_US)
+    time_us = depth * ALPHA_US + messages * OVERHEAD_US + out * BETA_US + folded * GAMMA_US
+    return Cost(depth, messages, out, folded, time_us)
 
 
 @lru_cache(maxsize=4096)
 def _counted(
     algorithm: Algorithm, size: int, root: int, topology: Topology | None
-) -> tuple[int, float, float] | None:
-    """Rounds, share of the message sent and share reduced, of the root's own schedule."""
-    p = algorithm.problem(root, size, root=root, topology=topology)
-    if p.chunks * (p.size if algorithm.collective == "alltoall" else 1) > STEPS_LIMIT**2:
+) -> tuple[int, int, float, float] | None:
+    """Depth, messages one after another, share of the message sent, share reduced.
+
+    Short schedules are run on symbols and counted as a whole; of long ones the
+    busiest of a few ranks is taken, without what it waits for.
+    """
+    p = algorithm.problem(0, size, root=root, topology=topology)
+    if algorithm.collective == "alltoall" and size > PAIRS_LIMIT:
         return None
-    steps = algorithm.steps(p)
-    if len(steps) > STEPS_LIMIT:
+    ranks = sorted({0, 1 % size, size // 2, size - 1, root})
+    schedules = {r: algorithm.steps(p.at(r)) for r in ranks}
+    if max(map(len, schedules.values())) > STEPS_LIMIT:
         return None
+    local = [_own_share(steps) for steps in schedules.values()]
     unit = float(unit_of(p))
-    rounds, sent, reduced = 0, 0, 0
+    if size * max(messages for _, messages, _, _ in local) <= COUNTED_WHOLE:
+        problems = [p.at(r) for r in range(size)]
+        whole = [schedules.get(q.rank) or algorithm.steps(q) for q in problems]
+        c = count(problems, whole, Simulation(problems, whole, Symbols()).run())
+        return c.depth, c.rounds, float(max(c.volume, c.path)), float(c.reductions)
+    depth, messages, sent, reduced = (max(column) for column in zip(*local, strict=True))
+    return depth, messages, sent * unit, reduced * unit
+
+
+def _own_share(steps: list[Step]) -> tuple[int, int, int, int]:
+    """Steps, messages, chunks moved and chunks reduced of one rank."""
+    messages = sent = reduced = 0
     for step in steps:
-        sends = sum(len(op.peers) for op in step if isinstance(op, Send))
-        rounds += max(sends, sum(len(messages_in(op)) for op in step))
-        out = sum(len(op.peers) * len(op.chunks) for op in step if isinstance(op, Send))
-        received = sum(
-            len(op.into) * len(messages_in(op)) if isinstance(op, Fold) else
-            len(getattr(op, "chunks", ())) for op in step if messages_in(op)
+        sends = [op for op in step if isinstance(op, Send)]
+        arriving = [(op, len(messages_in(op))) for op in step if not isinstance(op, Send)]
+        messages += max(sum(len(op.peers) for op in sends), sum(n for _, n in arriving))
+        sent += max(
+            sum(len(op.peers) * len(op.chunks) for op in sends),
+            sum(n * len(op.into if isinstance(op, Fold) else op.chunks)
+                for op, n in arriving if isinstance(op, (Fold, Recv))),
         )  # fmt: skip
-        sent += max(out, received)
         reduced += sum((len(op.operands) - 1) * len(op.into) for op in step if isinstance(op, Fold))
-    return rounds, sent * unit, reduced * unit
+    return len(steps), messages, sent, reduced
 
 
 @lru_cache(maxsize=1024)
@@ -251,8 +317,3 @@ def _fault(algorithm: Algorithm, size: int) -> str | None:
 
 def _built_in(algorithm: Algorithm) -> bool:
     return algorithm.origin.startswith("hpcoll.algorithms.")
-
-
-def pins_of(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The algorithms that settings pin, by collective."""
-    return dict(settings)

@@ -31,6 +31,10 @@ class Counts:
         Scratch memory of a rank, in units of n.
     total : int
         Messages of all ranks.
+    depth : int
+        The longest chain of messages that depend on each other, ports without limit.
+    path : Fraction
+        Most bytes along such a chain, in units of n.
     """
 
     rounds: int
@@ -39,6 +43,8 @@ class Counts:
     reductions: Fraction
     scratch: Fraction
     total: int
+    depth: int
+    path: Fraction
 
 
 def count(problems: list[Problem], schedules: list[list[Step]], trace: Trace) -> Counts:
@@ -49,6 +55,7 @@ def count(problems: list[Problem], schedules: list[list[Step]], trace: Trace) ->
     alltoall what each rank sends in all, its own part included.
     """
     unit = unit_of(problems[0])
+    depth, path = _longest_chains(len(problems), trace.messages)
     messages: dict[tuple[str, int], int] = {}
     volume: dict[tuple[str, int], int] = {}
     for m in trace.messages:
@@ -62,6 +69,8 @@ def count(problems: list[Problem], schedules: list[list[Step]], trace: Trace) ->
         reductions=max(trace.folds, default=0) * unit,
         scratch=max(trace.scratch, default=0) * unit,
         total=len(trace.messages),
+        depth=depth,
+        path=path * unit,
     )
 
 
@@ -69,6 +78,34 @@ def unit_of(p: Problem) -> Fraction:
     """The size of a chunk, in units of the message size n."""
     parts = p.size if p.collective == "alltoall" else p.chunks
     return Fraction(1, parts) if parts else Fraction(0)
+
+
+def _longest_chains(size: int, messages: list[Message]) -> tuple[int, int]:
+    """The most messages, and the most chunks, along a chain of dependent messages.
+
+    A message depends on what its sender received in earlier steps. Messages come in the
+    order in which they matched, so those of a rank's earlier steps come first.
+    """
+    heard = [(0, 0)] * size  # the longest chains that end in earlier steps of each rank
+    now = [(-1, 0, 0)] * size  # step, and the longest chains that end in it
+
+    def before(rank: int, step: int) -> tuple[int, int]:
+        at, count_, chunks = now[rank]
+        if at >= step:
+            return heard[rank]
+        heard[rank] = max(heard[rank][0], count_), max(heard[rank][1], chunks)
+        now[rank] = (step, 0, 0)
+        return heard[rank]
+
+    most = longest = 0
+    for m in messages:
+        count_, chunks = before(m.source, m.sent_in)
+        count_, chunks = count_ + 1, chunks + len(m.chunks)
+        before(m.target, m.received_in)
+        at, old_count, old_chunks = now[m.target]
+        now[m.target] = (at, max(old_count, count_), max(old_chunks, chunks))
+        most, longest = max(most, count_), max(longest, chunks)
+    return most, longest
 
 
 def _rounds(schedules: list[list[Step]], messages: list[Message]) -> int:
