@@ -6,11 +6,15 @@ A failure shows what the job printed.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +26,14 @@ ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 300
 NEEDS_GIB = 16
 COLLECTIVES = "tests/mpi/test_collectives.py"
+
+
+@cache
+def bytecode_folder() -> str:
+    """Where ranks keep bytecode if they must not write it beside the sources."""
+    folder = tempfile.mkdtemp(prefix="hpcoll-tests-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def run_job(ranks: int, *arguments: str, **settings: str) -> dict[str, int]:
@@ -44,6 +56,8 @@ def run_job(ranks: int, *arguments: str, **settings: str) -> dict[str, int]:
     environment["PYTHONPATH"] = os.pathsep.join(
         filter(None, (str(ROOT), environment.get("PYTHONPATH")))
     )
+    if environment.pop("PYTHONDONTWRITEBYTECODE", None):  # else each rank compiles everything
+        environment["PYTHONPYCACHEPREFIX"] = bytecode_folder()
     command = [*prefix, sys.executable, "-m", "pytest", "--with-mpi", "-p", "no:cacheprovider"]
     command += ["-o", "faulthandler_timeout=100", *arguments]
     job = subprocess.Popen(

@@ -86,7 +86,8 @@ class MpiChannel:
         table[words.REQUEST_NBYTES] = module._sizeof(module.Request)
         table[words.SPINS] = 4 if oversubscribed else 2000
         table[words.YIELDS] = 40 if oversubscribed else 20000
-        self._lay_out_tags(int(self.comm.Get_attr(module.TAG_UB)))
+        # Open MPI has this attribute on COMM_WORLD and its duplicates, not on parts of it.
+        self._lay_out_tags(int(module.COMM_WORLD.Get_attr(module.TAG_UB)))
         self.reserve(64)
 
     def reserve(self, requests: int) -> None:

@@ -2,52 +2,48 @@
 
 Making a recipe runs an exchange: every rank's text of the call goes round in
 ceil(log2 p) rounds, before any data moves. A rank that waits in a call that needed
-no exchange reports, after a while, which call it is in; whoever sees another text for
-the same call number opens a dispute, in which all ranks vote with the text that
-they have on record for that call. The same votes give the same verdict everywhere.
+no exchange reports, after a while, which call it is in; whoever knows the same number
+as another call opens a dispute, in which all ranks vote with what they have on record
+for that number. The same votes give the same verdict everywhere. A rank that refuses
+a call, gives its communicator up or ends says so, and those who wait for it raise.
+
+A call that ended in a refusal or a dispute is settled: what is said of it later means
+nothing any more, so that a communicator on which no data had moved stays usable.
 """
 
 from __future__ import annotations
 
+import threading
 import time
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-from hpcoll.errors import HpcollError, MismatchError, PeerFailure, TransportError
+from hpcoll.errors import (
+    CollectiveTimeout,
+    HpcollError,
+    MismatchError,
+    PeerFailure,
+    TransportError,
+)
 from hpcoll.runtime.mailbox import Mailbox
-from hpcoll.schedule.symbols import rank_list
+from hpcoll.runtime.record import (
+    AGREEING,
+    HISTORY,
+    Record,
+    Report,
+    Spoken,
+    call_words,
+    verdict,
+)
 
 GRACE_S = 2.0
 """How long a dispute waits for the votes of ranks that say nothing."""
 
-HISTORY = 4096
-"""Calls that a rank remembers."""
+RECENT = 32
+"""Past calls that an exchange compares as well."""
 
-
-@dataclass
-class Record:
-    """What the other ranks have said.
-
-    Attributes
-    ----------
-    reports : dict
-        For each rank, the last call that it said it waits in: (call, text, waits for).
-    votes : dict
-        For each disputed call, the text of each rank.
-    refusals : dict
-        For each call, the ranks that refused it, with the reason.
-    gone : dict
-        The ranks that have ended, and their last call.
-    exchange : dict
-        Letters of exchanges that this rank has not come to: (call, round, sender).
-    """
-
-    reports: dict[int, tuple[int, str, list[int]]] = field(default_factory=dict)
-    votes: dict[int, dict[int, str]] = field(default_factory=dict)
-    refusals: dict[int, dict[int, str]] = field(default_factory=dict)
-    gone: dict[int, int] = field(default_factory=dict)
-    exchange: dict[tuple[int, int, int], dict[str, Any]] = field(default_factory=dict)
+_SHARED_ERRORS = {e.__name__: e for e in (CollectiveTimeout, MismatchError, PeerFailure)}
 
 
 class Agreement:
@@ -57,17 +53,25 @@ class Agreement:
     ----------
     mailbox : Mailbox
         Carries its letters.
-    text_of : callable
-        ``text_of(call)``: this rank's text of a call number; None where it has not
+    spoken : callable
+        ``spoken(call)``: what this rank means by a call number; None where it has not
         come to it or has forgotten it.
+
+    Attributes
+    ----------
+    torn : bool
+        Whether data may have moved in the call for which it last raised an error: the
+        communicator can't be used any more.
     """
 
-    def __init__(self, mailbox: Mailbox, text_of: Callable[[int], str | None]) -> None:
+    def __init__(self, mailbox: Mailbox, spoken: Callable[[int], Spoken | None]) -> None:
         self.mailbox = mailbox
         self.rank, self.size = mailbox.rank, mailbox.size
         self.said = Record()
-        self._text_of = text_of
-        self._voted: set[int] = set()
+        self.torn = False
+        self._spoken = spoken
+        self._settled: set[int] = set()
+        self._lock = threading.RLock()
 
     def exchange(
         self, call: int, text: str, data: Any, waiting: Callable[[list[int]], None]
@@ -95,6 +99,8 @@ class Agreement:
         ------
         MismatchError
             On all ranks, if any rank's text differs or a rank refuses the call.
+        PeerFailure, CollectiveTimeout, TransportError
+            If a rank has ended or given up.
         """
         known: dict[int, Any] = {self.rank: data}
         views: dict[str, int] = {text: 1 << self.rank}
@@ -106,11 +112,16 @@ class Agreement:
                 "v": [[t, f"{m:x}"] for t, m in views.items()],
                 "d": [[r, d] for r, d in known.items()],
             }  # fmt: skip
-            self.mailbox.post(to, letter)
+            if round_ == 0:
+                letter["h"] = [self._digest(n) for n in range(call - RECENT, call)]
+            self.mailbox.post(letter, [to])
             key = (call, round_, source)
+            news = True
             while True:
-                self.look()
-                self.judge(call)
+                news = self.look() or news
+                if news:
+                    self.judge(call)
+                    news = False
                 found = self.said.exchange.pop(key, None)
                 if found is not None:
                     break
@@ -118,25 +129,19 @@ class Agreement:
             for t, m in found["v"]:
                 views[t] = views.get(t, 0) | int(m, 16)
             known.update(dict(found["d"]))
+            self._compare(call, found.get("h", []))
             if len(views) > 1:
-                self._dispute(call, text)
+                self._dispute(call)
         self._forget(call)
         return known
 
-    def look(self) -> None:
-        """Take in all letters that have arrived."""
-        for sender, letter in self.mailbox.fetch():
-            kind, call = letter["k"], int(letter["c"])
-            if kind == "exchange":
-                self.said.exchange[call, int(letter["i"]), sender] = letter
-            elif kind == "report":
-                self.said.reports[sender] = (call, str(letter["t"]), list(letter["w"]))
-            elif kind == "vote":
-                self.said.votes.setdefault(call, {})[sender] = str(letter["t"])
-            elif kind == "refuse":
-                self.said.refusals.setdefault(call, {})[sender] = str(letter["t"])
-            elif kind == "gone":
-                self.said.gone[sender] = call
+    def look(self) -> bool:
+        """Take in all letters that have arrived; return whether there were any."""
+        with self._lock:
+            letters = self.mailbox.fetch()
+            for sender, letter in letters:
+                self._take(sender, letter)
+        return bool(letters)
 
     def judge(self, call: int) -> None:
         """Raise if what the others said shows that `call` can't go on.
@@ -144,107 +149,151 @@ class Agreement:
         Raises
         ------
         MismatchError
-            If a rank refused the call, or is in another one.
+            If a rank refused the call or an earlier one, or is in another one.
         PeerFailure
             If a rank has ended.
+        HpcollError
+            If a rank has given up: the error for which it did.
         """
-        refused = self.said.refusals.get(call)
-        if refused:
-            rank, reason = min(refused.items())
-            raise MismatchError(f"rank {rank} refused call {call}: {reason}")
-        for disputed in sorted(self.said.votes):
-            mine = self._text_of(disputed)
-            if mine is not None and disputed not in self._voted:
-                self._dispute(disputed, mine)
-        for sender, (number, text, _) in list(self.said.reports.items()):
-            mine = self._text_of(number)
-            if mine is not None and mine != text:
-                self.said.votes.setdefault(number, {})[sender] = text
-                self._dispute(number, mine)
-        for sender, last in self.said.gone.items():
-            if last < call:
-                raise PeerFailure(
-                    f"rank {sender} has ended after call {last} and takes no part in call {call} "
-                    f"({self._text_of(call)})"
-                )
+        with self._lock:
+            for number in sorted(self.said.refusals):
+                if number <= call:
+                    self._raise_refusal(number)
+            for number in sorted(self._disputed()):
+                self._dispute(number)
+            self.torn = True
+            for sender, last in self.said.gone.items():
+                if last < call:
+                    raise PeerFailure(
+                        f"rank {sender} has ended after call {last} and takes no part in call "
+                        f"{call} ({call_words(self._spoken(call))})"
+                    )
+            for sender, (first, number, kind, text) in self.said.given_up.items():
+                if first <= call:
+                    error: type[HpcollError] = TransportError
+                    if number == call:
+                        error = _SHARED_ERRORS.get(kind, TransportError)
+                    raise error(f"rank {sender} gave the communicator up in call {number}: {text}")
 
-    def report(self, call: int, text: str, waits_for: list[int]) -> None:
+    def report(self, call: int, waits_for: list[int]) -> None:
         """Tell all ranks which call this one waits in."""
-        self.mailbox.post_all({"k": "report", "c": call, "t": text, "w": waits_for})
+        spoken = self._spoken(call)
+        if spoken is not None:
+            self.mailbox.post({"k": "report", "c": call, "s": spoken, "w": waits_for})
 
-    def refuse(self, call: int, error: HpcollError) -> None:
+    def refuse(self, call: int, error: BaseException) -> None:
         """Tell all ranks that this one refuses a call."""
-        self.mailbox.post_all({"k": "refuse", "c": call, "t": f"{type(error).__name__}: {error}"})
+        self._settle(call)
+        self.mailbox.post({"k": "refuse", "c": call, "t": f"{type(error).__name__}: {error}"})
+
+    def give_up(self, first: int, call: int, error: HpcollError) -> None:
+        """Tell all ranks that this one can't use the communicator any more.
+
+        Parameters
+        ----------
+        first : int
+            The first call that it can't end; the others may still end earlier ones.
+        call : int
+            The call that failed.
+        error : HpcollError
+            Why.
+        """
+        if all(known > first for known, _, _, _ in self.said.given_up.values()):
+            letter = {"k": "given up", "f": first, "c": call, "e": type(error).__name__}
+            self.mailbox.post({**letter, "t": str(error)})
 
     def leave(self, call: int) -> None:
-        """Tell all ranks that this one ends after a call."""
-        self.mailbox.post_all({"k": "gone", "c": call, "t": ""})
+        """Say that this rank ends after a call.
 
-    def silent(self, call: int, waited_for: list[int]) -> str:
-        """What is known of the ranks that one waits for, in words."""
-        parts = []
-        for rank in waited_for:
-            report = self.said.reports.get(rank)
-            if report is None:
-                parts.append(f"rank {rank} has not been heard of since")
-            elif report[0] < call:
-                parts.append(f"rank {rank} is still in call {report[0]} ({report[1]})")
-            elif report[2]:
-                parts.append(f"rank {rank} itself waits for rank {_list(report[2])}")
-        return "; ".join(parts)
+        Said to the partners of the exchange alone, because all ranks end at the same
+        time: whoever of them waits for this rank gives up and so tells all.
+        """
+        hops = [1 << k for k in range((self.size - 1).bit_length())]
+        partners = {(self.rank + hop) % self.size for hop in [*hops, *(-h for h in hops)]}
+        self.mailbox.post({"k": "gone", "c": call}, sorted(partners - {self.rank}))
 
-    def _dispute(self, call: int, mine: str) -> None:
-        """Vote, wait for the others' votes, and raise the verdict."""
+    def _take(self, sender: int, letter: dict[str, Any]) -> None:
+        said, kind, call = self.said, letter["k"], int(letter["c"])
+        if kind == "given up":
+            said.given_up[sender] = (int(letter["f"]), call, str(letter["e"]), str(letter["t"]))
+        elif kind == "gone":
+            said.gone[sender] = call
+        elif call in self._settled:
+            return
+        elif kind == "exchange":
+            said.exchange[call, int(letter["i"]), sender] = letter
+        elif kind == "report":
+            waits_for = [int(r) for r in letter["w"]]
+            spoken = Spoken(*letter["s"])
+            said.reports[sender] = Report(call, spoken, waits_for, time.monotonic())
+        elif kind == "vote":
+            said.votes.setdefault(call, {})[sender] = Spoken(*letter["s"])
+        elif kind == "refuse":
+            said.refusals.setdefault(call, {})[sender] = str(letter["t"])
+
+    def _disputed(self) -> set[int]:
+        """The calls, known to this rank, of which another one means something else."""
+        found = {call for call in self.said.votes if self._spoken(call) is not None}
+        for report in self.said.reports.values():
+            mine = self._spoken(report.call)
+            if mine is not None and not mine.fits(report.spoken):
+                found.add(report.call)
+        return found - self._settled
+
+    def _raise_refusal(self, call: int) -> None:
+        mine = self._spoken(call)
+        rank, reason = min(self.said.refusals[call].items())
+        self._settle(call)
+        if mine is not None:
+            self.torn = mine.stage != AGREEING
+            raise MismatchError(f"rank {rank} refused call {call} ({call_words(mine)}): {reason}")
+
+    def _dispute(self, call: int) -> None:
+        """Vote, wait a little for the others' votes, and raise the verdict."""
+        mine = self._spoken(call)
+        if mine is None:
+            return
         votes = self.said.votes.setdefault(call, {})
+        for sender, report in self.said.reports.items():
+            if report.call == call:
+                votes.setdefault(sender, report.spoken)
         votes[self.rank] = mine
-        self._voted.add(call)
-        self.mailbox.post_all({"k": "vote", "c": call, "t": mine})
+        self.mailbox.post({"k": "vote", "c": call, "s": mine})
+        everyone = set(range(self.size))
         deadline = time.monotonic() + GRACE_S
         while time.monotonic() < deadline:
             self.look()
-            if all(r in votes or r in self.said.gone for r in range(self.size)):
+            if call in self.said.refusals:
+                self._raise_refusal(call)
+            if votes.keys() | self.said.gone.keys() | self.said.given_up.keys() >= everyone:
                 break
             time.sleep(0.0005)
-        del self.said.votes[call]
+        self._settle(call)
+        self.torn = any(v.stage != AGREEING for v in votes.values())
         raise MismatchError(verdict(call, votes, self.size))
 
+    def _digest(self, call: int) -> int:
+        """A call in a few bits; 0 where there is nothing to compare."""
+        spoken = None if call in self._settled else self._spoken(call)
+        return 0 if spoken is None else zlib.crc32(spoken.text.encode()) | 1
+
+    def _compare(self, call: int, digests: list[int]) -> None:
+        """Hold a neighbour's last calls against one's own: some differ and yet wait for no one."""
+        for number, theirs in enumerate(digests, call - RECENT):
+            mine = self._digest(number)
+            if mine and theirs and mine != theirs:
+                self._dispute(number)
+
+    def _settle(self, call: int) -> None:
+        """Forget a call, and whatever will be said of it."""
+        with self._lock:
+            self._settled.add(call)
+            self.said.votes.pop(call, None)
+            self.said.refusals.pop(call, None)
+            self._forget(call)
+
     def _forget(self, call: int) -> None:
-        """Drop what was said about calls that are over."""
-        said = self.said
-        said.exchange = {k: v for k, v in said.exchange.items() if k[0] > call}
-        for table in (said.votes, said.refusals):
-            for old in [c for c in table if c < call - HISTORY]:
-                del table[old]
-
-
-def verdict(call: int, votes: dict[int, str], size: int) -> str:
-    """The text of a mismatch, the same on all ranks that saw the same votes.
-
-    Parameters
-    ----------
-    call : int
-        The call's number.
-    votes : dict
-        The text of each rank.
-    size : int
-        Number of ranks.
-    """
-    views: dict[str, int] = {}
-    for rank in sorted(votes):
-        views[votes[rank]] = views.get(votes[rank], 0) | 1 << rank
-    ordered = sorted(views.items(), key=lambda v: (-v[1].bit_count(), v[1] & -v[1]))
-    parts = [f"rank {rank_list(mask)} called {text}" for text, mask in ordered[::-1]]
-    missing = [r for r in range(size) if r not in votes]
-    said = f"; rank {_list(missing)} said nothing" if missing else ""
-    return f"call {call}: the ranks disagree: {', but '.join(parts)}{said}"
-
-
-def _list(ranks: list[int]) -> str:
-    return rank_list(sum(1 << r for r in ranks))
-
-
-def failure_of(error: TransportError, ranks: list[int]) -> TransportError:
-    """A transport's error as PeerFailure where ranks are known to have died."""
-    if ranks:
-        return PeerFailure(f"rank {_list(ranks)} died ({error})")
-    return error
+        """Drop letters of exchanges that are over."""
+        with self._lock:
+            self.said.exchange = {k: v for k, v in self.said.exchange.items() if k[0] > call}
+            self._settled = {c for c in self._settled if c > call - HISTORY}

@@ -49,6 +49,8 @@ def native_refuses(collective: str, dtype: str, op: Op | None) -> str | None:
         return f"MPI has no reduction over {dtype}"
     if op.name in ("min", "max") and dtype.startswith("float"):
         return f"MPI's {op.name.upper()} doesn't propagate NaN"
+    if op.name == "sum" and dtype in ("int8", "int16", "uint8", "uint16"):
+        return f"MPI's SUM may saturate over {dtype} where it should wrap (Open MPI's does)"
     if dtype.startswith("complex") and op.name in ("land", "lor", "lxor"):
         return "MPI has no logical operators over complex"
     if dtype.startswith("float") and op.name in ("land", "lor", "lxor"):

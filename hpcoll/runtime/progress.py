@@ -8,6 +8,7 @@ such calls unless HPCOLL_PROGRESS=thread.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 import time
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from hpcoll.errors import HpcollError
 from hpcoll.runtime import words
+from hpcoll.runtime.patience import Patience, nap_s
 from hpcoll.runtime.run import Run
 
 if TYPE_CHECKING:
     from hpcoll.runtime.session import Session
 
 LOOK_EVERY_S = words.SLICE_NS / 1e9
-_IDLE_BEFORE_SLEEP = 200
-_NAP_S = 20e-6
+_TURNS_BEFORE_SLEEP = 200
 
 flights: list[Flight] = []
 lock = threading.RLock()
@@ -51,15 +52,11 @@ class Flight:
         "error",
         "keep",
         "looked_at",
-        "moved_at",
         "name",
-        "reported_at",
+        "patience",
         "row",
         "run",
         "session",
-        "started_at",
-        "timeout_s",
-        "warned",
     )
 
     def __init__(
@@ -69,16 +66,23 @@ class Flight:
         self.run = run
         self.name = name
         self.keep = keep
-        self.timeout_s = timeout_s
         self.call = run.word(words.CALL)
         self.done = False
         self.error: HpcollError | None = None
         self.row = -1
-        self.started_at = self.moved_at = self.looked_at = time.monotonic()
-        self.reported_at = 0.0
-        self.warned = False
+        self.patience = Patience(timeout_s)
+        self.looked_at = time.monotonic()
         with lock:
             flights.append(self)
+
+    @property
+    def timeout_s(self) -> float:
+        """Time limit; counts the seconds of waiting."""
+        return self.patience.timeout_s
+
+    @timeout_s.setter
+    def timeout_s(self, seconds: float) -> None:
+        self.patience.timeout_s = seconds
 
     def advance(self, slice_ns: int) -> None:
         """Go on with the run; note its end or its error."""
@@ -118,18 +122,20 @@ def advance_all() -> None:
 
 def wait(flight: Flight) -> None:
     """Advance everything until a flight has ended."""
-    idle = 0
+    turns, row = 0, -1
     while not flight.done:
         with lock:
             if len(flights) == 1:
                 flight.advance(words.SLICE_NS)
                 continue
             advance_all()
-        idle += 1
-        if idle % _IDLE_BEFORE_SLEEP:
+        if flight.run.word(words.ROW) != row:
+            turns, row = 0, flight.run.word(words.ROW)
+        turns += 1
+        if turns < _TURNS_BEFORE_SLEEP:
             os.sched_yield()
         else:
-            time.sleep(_NAP_S)
+            flight.patience.nap()
 
 
 class ProgressThread:
@@ -147,8 +153,9 @@ class ProgressThread:
 
     def _work(self) -> None:
         while not self._stop.is_set():
-            advance_all()
-            time.sleep(_NAP_S if flights else 1e-3)
+            with contextlib.suppress(Warning):  # under -W error it would end the thread
+                advance_all()
+            time.sleep(min((nap_s(f.patience.still_s) for f in list(flights)), default=1e-3))
 
 
 _thread: ProgressThread | None = None

@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import time
-import warnings
+import itertools
+from collections.abc import Callable
 from functools import cache
-from typing import Any
-
-import numpy as np
+from typing import Any, NoReturn
 
 from hpcoll.config import Settings
-from hpcoll.errors import CollectiveTimeout, HpcollError, TransportError
+from hpcoll.errors import HpcollError, MismatchError, TransportError, TransportUnavailable
 from hpcoll.runtime import progress, words
-from hpcoll.runtime.agreement import HISTORY, Agreement, failure_of
+from hpcoll.runtime.agreement import Agreement
+from hpcoll.runtime.bootstrap import discover
+from hpcoll.runtime.callbook import CallBook
 from hpcoll.runtime.engines import CompiledEngine, PythonEngine
 from hpcoll.runtime.mailbox import Mailbox
+from hpcoll.runtime.patience import Patience
+from hpcoll.runtime.record import failure_of, rank_words, trail
 from hpcoll.runtime.run import Run
-from hpcoll.runtime.transport import load_transport
-from hpcoll.schedule.symbols import rank_list
+from hpcoll.runtime.transport import Channel, load_transport
 
-REPORT_AGAIN_S = 10.0
-_NAP_S = 50e-6
+_serial = itertools.count()
 
 
 @cache
 def _engine(name: str) -> PythonEngine | CompiledEngine:
     return PythonEngine() if name == "python" else CompiledEngine()
-
-
-def signature_of(text: str) -> int:
-    """64 bits of a call's text, as a signed integer."""
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
 
 
 class Session:
@@ -47,56 +40,87 @@ class Session:
         This process's settings.
     transport : str
         A transport's name or ``"auto"``.
-    oversubscribed : bool
-        Whether ranks outnumber cores.
+
+    Attributes
+    ----------
+    rank, size : int
+        This rank and the number of ranks.
+    topology : Topology
+        Which ranks share a node.
+    unusable : str or None
+        Why the communicator can't be used any more.
+
+    Raises
+    ------
+    MismatchError
+        If the ranks ask for different transports.
+    TransportUnavailable
+        On all ranks, if the transport can't be used on one.
+    CollectiveTimeout
+        If a rank doesn't come.
     """
 
     def __init__(
-        self, comm: Any, settings: Settings, transport: str, *, oversubscribed: bool
+        self, comm: Any, settings: Settings, transport: str, *, oversubscribed: bool | None = None
     ) -> None:
-        module = load_transport(transport)
         self.settings = settings
-        self.channel = module.open_channel(
-            comm, limit=settings.max_message_nbytes, oversubscribed=oversubscribed
-        )
-        self.mailbox = Mailbox(comm)
-        self.rank, self.size = self.mailbox.rank, self.mailbox.size
-        self.agreement = Agreement(self.mailbox, self.text_of)
-        self.engine = _engine(settings.engine)
         self.unusable: str | None = None
-        self._history = np.zeros(HISTORY, np.int64)
-        self._texts: dict[int, str] = {}
-        self._agreeing: tuple[int, str] | None = None
+        self.closed = False
+        self._book = CallBook()
         self._kept: list[Any] = []
-        table = self.channel.table
-        table[words.HISTORY] = self._history.ctypes.data
-        table[words.HISTORY_MASK] = HISTORY - 1
+        self.mailbox = Mailbox(comm, self._opening(Patience(settings.timeout_s)))
+        self.rank, self.size = self.mailbox.rank, self.mailbox.size
+        self.agreement = Agreement(self.mailbox, self._book.spoken)
+        module = self._load(transport)
+        self.topology, crowded = discover(comm)
+        self.channel: Channel = module.open_channel(
+            comm,
+            limit=settings.max_message_nbytes,
+            oversubscribed=crowded if oversubscribed is None else oversubscribed,
+        )
+        self._book.attach(self.channel.table)
+
+    def _opening(self, patience: Patience) -> Callable[[], None]:
+        """What is done while other ranks have not come to open the communicator."""
+
+        def waiting() -> None:
+            patience.tick()
+            text = "opening a communicator: waited {} for other ranks"
+            patience.complain(self.settings.warn_s, text.format)
+            patience.nap()
+
+        return waiting
+
+    def _load(self, transport: str) -> Any:
+        """Load what the calls need, and learn whether all ranks could."""
+        module, failure, reason = None, None, None
+        try:
+            module = load_transport(transport)
+            self.engine = _engine(self.settings.engine)
+        except Exception as error:
+            failure, reason = error, f"{type(error).__name__}: {error}"
+        text = f"communicator over transport {transport}"
+        brought = self.agree(text, [next(_serial), reason], self.settings.timeout_s)
+        self.mailbox.number(int(brought[0][0]))
+        if failure is not None:
+            raise failure
+        for rank in sorted(brought):
+            if brought[rank][1]:
+                raise TransportUnavailable(f"rank {rank}: {brought[rank][1]}")
+        return module
 
     @property
     def calls(self) -> int:
         """Number of the last call."""
-        return int(self.channel.table[words.CALLS])
+        return self._book.last
 
     def sign(self, text: str, agreed: str | None = None) -> int:
-        """Remember a call's text, or the shorter one that was agreed; return its signature."""
-        signature = signature_of(text)
-        self._texts[signature] = agreed or text
-        return signature
-
-    def text_of(self, call: int) -> str | None:
-        """This rank's text of a call; None where it has not come to it or forgot it."""
-        if self._agreeing is not None and self._agreeing[0] == call:
-            return self._agreeing[1]
-        if not max(0, self.calls - HISTORY) < call <= self.calls:
-            return None
-        return self._texts.get(int(self._history[call & (HISTORY - 1)]))
+        """Remember a call's text; return its signature."""
+        return self._book.sign(text)
 
     def count(self, text: str) -> int:
         """Take a call number for a call that runs nothing; return it."""
-        table = self.channel.table
-        table[words.CALLS] += 1
-        self._history[self.calls & (HISTORY - 1)] = self.sign(text)
-        return self.calls
+        return self._book.count(text)
 
     def check_usable(self) -> None:
         """Raise if the communicator can't be used any more.
@@ -109,14 +133,12 @@ class Session:
         if self.unusable is not None:
             raise TransportError(f"this communicator can't be used any more: {self.unusable}")
 
-    def refuse(self, error: HpcollError) -> None:
+    def refuse(self, error: BaseException) -> None:
         """Refuse the call that is being made: the others learn it, no number is lost."""
-        if self.channel.closed or self.size == 1:
-            return
-        call = self.count(f"a call that it refused ({error})")
-        self.agreement.refuse(call, error)
-        with contextlib.suppress(TransportError):
-            self.agreement.look()
+        if self.unusable is None and self.size > 1:
+            self.agreement.refuse(self.count("a call that it refused"), error)
+            with contextlib.suppress(TransportError):
+                self.agreement.look()
 
     def agree(self, text: str, data: Any, timeout_s: float) -> dict[int, Any]:
         """Agree with all ranks on the next call, before any data moves.
@@ -128,30 +150,45 @@ class Session:
 
         Raises
         ------
-        MismatchError, PeerFailure, CollectiveTimeout
-            As in `Agreement.exchange`; the communicator stays usable after a
-            mismatch.
+        MismatchError
+            If a rank means another call. No data has moved then, and the communicator
+            stays usable, unless other ranks had run the call.
+        PeerFailure, CollectiveTimeout, TransportError
+            As in `Agreement.exchange`; the communicator can't be used any more.
         """
         if self.size == 1:
             return {self.rank: data}
+        self._book.skip_unmade()
         call = self.calls + 1
-        self._agreeing = (call, text)
-        watch = _Patience(self, call, text, timeout_s)
+        patience = Patience(timeout_s)
+        where = self.where(f"{text.split(' [')[0]} (agreeing, before step 0)")
+
+        def waiting(missing: list[int]) -> None:
+            progress.advance_all()
+            self.check_usable()  # one of those may have failed
+            patience.tick()
+            self._sit_out(patience, call, lambda: missing, lambda: where)
+            patience.nap()
+
+        self._book.agreeing = text
         try:
-            return self.agreement.exchange(call, text, data, watch)
-        except CollectiveTimeout as error:
-            self.poison(str(error))
+            known = self.agreement.exchange(call, text, data, waiting)
+        except MismatchError as error:
+            if self.agreement.torn:
+                self.give_up(call, error)
+            self._book.count(text)
             raise
         except TransportError as error:
-            failure = failure_of(error, self.channel.failed())
-            self.poison(str(failure))
-            self.abandon()
-            raise failure from None
-        except HpcollError:
-            self.count(text)
+            self._raise(call, failure_of(error, self.mailbox.failed()))
+        except HpcollError as error:
+            self._raise(call, error)
+        except BaseException as error:  # such as KeyboardInterrupt
+            self.give_up(call, TransportError(f"{where}: interrupted by {type(error).__name__}"))
             raise
         finally:
-            self._agreeing = None
+            self._book.agreeing = None
+        self._book.agree(call, text)
+        return known
 
     def watch(self, flight: progress.Flight) -> None:
         """See to a flight that waits: letters, reports, warning, time limit.
@@ -161,48 +198,42 @@ class Session:
         HpcollError
             If it can't end well.
         """
-        now = time.monotonic()
-        row = flight.run.word(words.ROW)
+        run, patience = flight.run, flight.patience
+        patience.tick()
+        row = run.word(words.ROW)
         if row != flight.row:
-            flight.row, flight.moved_at = row, now
+            flight.row = row
+            patience.moved()
         if self.size > 1:
             try:
                 self.agreement.look()
             except TransportError as error:
-                raise failure_of(error, self.channel.failed()) from None
+                raise failure_of(error, self.mailbox.failed()) from None
             self.agreement.judge(flight.call)
-        waited = now - flight.moved_at
-        if waited < self.settings.stall_s:
-            return
-        missing = flight.run.waits_for()
-        if self.size > 1 and now - flight.reported_at > REPORT_AGAIN_S:
-            flight.reported_at = now
-            self.agreement.report(flight.call, self.text_of(flight.call) or "", missing)
-            failed = self.channel.failed()
+        where = self.where(flight.name)
+        self._sit_out(patience, flight.call, run.waits_for, lambda: f"{where} step {run.step}")
+
+    def _sit_out(
+        self,
+        patience: Patience,
+        call: int,
+        missing: Callable[[], list[int]],
+        where: Callable[[], str],
+    ) -> None:
+        """After a while of waiting tell the others, warn, or fail."""
+        if self.size > 1 and patience.report_is_due(self.settings.stall_s):
+            self.agreement.report(call, missing())
+            failed = self.mailbox.failed()
             if failed:
-                raise failure_of(TransportError("the library reports it"), failed)
-        where = f"{self.where(flight.name)} step {flight.run.step}"
-        self.warn_or_fail(where, now - flight.started_at, missing, flight)
+                raise failure_of(TransportError(f"{where()}: MPI reports it"), failed)
 
-    def warn_or_fail(self, where: str, waited: float, missing: list[int], waiter: Any) -> None:
-        """Warn once after a while, and raise at the time limit.
+        def text(waited: str) -> str:
+            ranks = missing()
+            who = f"rank {rank_words(ranks)}" if ranks else "other ranks"
+            known = trail(self.agreement.said.reports, self.rank, call, ranks)
+            return f"{where()}: waited {waited} for {who}" + (f" ({known})" if known else "")
 
-        Raises
-        ------
-        CollectiveTimeout
-            At the limit.
-        """
-        if waited < min(self.settings.warn_s, waiter.timeout_s):
-            return
-        ranks = rank_list(sum(1 << r for r in missing)) if missing else "other ranks"
-        who = f"rank {ranks}" if missing else ranks
-        known = self.agreement.silent(self.calls, missing)
-        text = f"{where}: waited {waited:.3g} s for {who}" + (f" ({known})" if known else "")
-        if waited >= waiter.timeout_s:
-            raise CollectiveTimeout(text)
-        if not waiter.warned:
-            waiter.warned = True
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+        patience.complain(self.settings.warn_s, text)
 
     def where(self, name: str) -> str:
         """``rank 3/8 allreduce/ring``."""
@@ -219,67 +250,47 @@ class Session:
     def fail(self, flight: progress.Flight, error: HpcollError) -> None:
         """End a flight, and with it the communicator: its messages are half-way."""
         self._kept.append((flight.run, flight.keep))
-        self.poison(str(error))
-        if isinstance(error, TransportError):
-            self.abandon()
+        self.give_up(flight.call, error)
         flight.finish(error)
         for other in [f for f in progress.flights if f.session is self]:
             self._kept.append((other.run, other.keep))
             other.finish(TransportError(f"given up, because another call failed: {error}"))
 
-    def poison(self, reason: str) -> None:
-        """Make the communicator unusable; its buffers stay alive."""
-        self.unusable = reason
-        self.channel.table[words.USABLE] = 0
+    def give_up(self, call: int, error: HpcollError) -> None:
+        """Make the communicator unusable and tell the others; its buffers stay alive."""
+        if self.unusable is None:
+            first = min((f.call for f in progress.flights if f.session is self), default=call)
+            self.agreement.give_up(min(first, call), call, error)
+            self.spoil(str(error))
 
-    def abandon(self) -> None:
-        """Tell the peers, where the library can, not to wait for this rank."""
-        self.channel.abandon()
-        self.mailbox.abandon()
+    def spoil(self, reason: str) -> None:
+        """Make the communicator unusable for this process."""
+        self.unusable = reason
+        self._book.stop()
 
     def leave(self) -> None:
         """Tell the others that this rank ends."""
-        if self.mailbox.size > 1 and not self.channel.closed:
+        if self.unusable is None and self.size > 1:
             self.agreement.leave(self.calls)
 
     def close(self) -> None:
-        """Free everything; collective. Does nothing the second time."""
-        if self.channel.closed:
+        """Free everything, once what was started has ended; collective.
+
+        Does nothing the second time. What can't be used any more is not freed: other
+        ranks may not come.
+        """
+        if self.closed:
             return
-        usable = self.unusable is None
-        self.poison("it was closed")
-        if usable:
+        if self.unusable is None:
+            for flight in [f for f in progress.flights if f.session is self]:
+                progress.wait(flight)
+            self.check_usable()
+            self.agree("close of the communicator", None, self.settings.timeout_s)
+            self.spoil("it was closed")
             self.channel.close()
             self.mailbox.close()
+        self.closed = True
 
-
-class _Patience:
-    """What an agreement does while ranks are missing."""
-
-    def __init__(self, session: Session, call: int, text: str, timeout_s: float) -> None:
-        self.session = session
-        self.call = call
-        self.text = text
-        self.timeout_s = timeout_s
-        self.warned = False
-        self._start = time.monotonic()
-        self._reported = 0.0
-        self._turns = 0
-
-    def __call__(self, missing: list[int]) -> None:
-        session = self.session
-        self._turns += 1
-        if progress.flights:
-            progress.advance_all()
-        if self._turns > 50:
-            time.sleep(_NAP_S)
-        now = time.monotonic()
-        waited = now - self._start
-        if waited > session.settings.stall_s and now - self._reported > REPORT_AGAIN_S:
-            self._reported = now
-            session.agreement.report(self.call, self.text, missing)
-            failed = session.channel.failed()
-            if failed:
-                raise TransportError("the library reports it")
-        name = self.text.split(" ", 1)[0]
-        session.warn_or_fail(f"{session.where(name)} (agreeing)", waited, missing, self)
+    def _raise(self, call: int, error: HpcollError) -> NoReturn:
+        self.give_up(call, error)
+        raise error from None

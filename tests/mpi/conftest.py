@@ -92,7 +92,10 @@ def comm(request: pytest.FixtureRequest) -> hpcoll.Communicator:
             Shared.comm.close()
         Shared.comm, Shared.module = None, request.module
     if Shared.comm is None:
-        Shared.comm = hpcoll.Communicator()
+        try:
+            Shared.comm = hpcoll.Communicator()
+        except Exception as error:
+            pytest.exit(f"no communicator can be made: {error!r}", returncode=3)
     return Shared.comm
 
 

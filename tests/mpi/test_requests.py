@@ -157,3 +157,55 @@ def test_long_run_a54(comm: Communicator) -> None:
         else:
             want = (np.arange(n) + k) * SIZE + sum(range(SIZE))
             assert np.array_equal(comm.allreduce(x), want)
+
+
+def test_repeated_call_with_other_arrays(comm: Communicator) -> None:
+    """A call like one before is short, but what differs in the arrays must be seen."""
+    for spec in (None, *serving("allreduce")):
+
+        def call(x: np.ndarray, out: np.ndarray, spec: str | None = spec) -> None:
+            want = x.copy() * SIZE
+            assert comm.allreduce(x, out=out, algorithm=spec) is out
+            assert np.array_equal(out, want)
+
+        for _ in range(2):
+            x = np.arange(6.0)
+            call(x, np.empty(6))
+            call(x, x)
+            memory = np.arange(14.0)
+            call(memory[:6], memory[3:9])
+            call(memory[3:9], memory[:6])
+            call(memory[::2][:6], np.empty(6))
+            call(np.arange(6.0), np.empty(12)[::2])
+            call(np.arange(6.0)[::-1], np.empty(6))
+            request = comm.iallreduce(np.ones(6), algorithm=spec)
+            call(x, np.empty(6))
+            assert np.all(request.wait() == SIZE)
+
+
+def test_repeated_call_with_read_only_output(comm_with: Callable[..., Communicator]) -> None:
+    comm = comm_with()
+    x, out = np.ones(3), np.empty(3)
+    for _ in range(3):
+        comm.allreduce(x, out=out)
+    out.flags.writeable = False
+    for turn in range(2):
+        with pytest.raises(hpcoll.BufferMismatch, match="read-only"):
+            comm.allreduce(x, out=out)
+        assert comm.allreduce(turn) == SIZE * turn
+    out = np.empty(3)
+    assert comm.allreduce(x, out=out) is out
+    assert out.tolist() == [SIZE] * 3
+    comm.close()
+    with pytest.raises(hpcoll.TransportError, match="closed"):
+        comm.allreduce(x, out=out)
+
+
+def test_small_cache_and_repeated_calls(comm_with: Callable[..., Communicator]) -> None:
+    with comm_with(cache_size=1) as comm:
+        for turn in range(3):
+            for n in (3, 4):
+                for _ in range(2):
+                    out = np.empty(n)
+                    comm.allreduce(np.full(n, 1.0 + turn), out=out)
+                    assert np.all(out == (1 + turn) * SIZE)
