@@ -13,7 +13,7 @@ from hpcoll.errors import ConfigError
 from hpcoll.nonblocking import NonBlocking
 from hpcoll.runtime import endings, progress
 from hpcoll.runtime.arrays import Array
-from hpcoll.runtime.bootstrap import discover, mpi
+from hpcoll.runtime.bootstrap import mpi
 from hpcoll.runtime.plan import Plan
 from hpcoll.runtime.session import Session
 from hpcoll.schedule.ops import Op
@@ -55,9 +55,15 @@ class Communicator(NonBlocking):
         self, comm: Any = None, *, transport: str | None = None, _owned: bool = False
     ) -> None:
         base = mpi().COMM_WORLD if comm is None else comm
-        config = settings()
-        self.topology, crowded = discover(base)
-        self._session = Session(base, config, transport or config.transport, oversubscribed=crowded)
+        try:
+            config = settings()
+        except ConfigError:
+            endings.install()  # the other ranks wait for this one
+            raise
+        if config.hooks:
+            endings.install()
+        self._session = Session(base, config, transport or config.transport)
+        self.topology = self._session.topology
         self.rank, self.size = self._session.rank, self._session.size
         self._comm, self._owned = base, _owned
         self._dispatch = Dispatcher(self._session, self.topology)

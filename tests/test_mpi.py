@@ -23,7 +23,7 @@ from hpcoll.bench.launch import launcher
 from hpcoll.errors import TransportUnavailable
 
 ROOT = Path(__file__).resolve().parent.parent
-LIMIT_S = 300
+LIMIT_S = 600
 NEEDS_GIB = 16
 COLLECTIVES = "tests/mpi/test_collectives.py"
 

@@ -60,9 +60,7 @@ class Session:
         If a rank doesn't come.
     """
 
-    def __init__(
-        self, comm: Any, settings: Settings, transport: str, *, oversubscribed: bool | None = None
-    ) -> None:
+    def __init__(self, comm: Any, settings: Settings, transport: str) -> None:
         self.settings = settings
         self.unusable: str | None = None
         self.closed = False
@@ -76,7 +74,7 @@ class Session:
         self.channel: Channel = module.open_channel(
             comm,
             limit=settings.max_message_nbytes,
-            oversubscribed=crowded if oversubscribed is None else oversubscribed,
+            oversubscribed=crowded,
         )
         self._book.attach(self.channel.table)
 
