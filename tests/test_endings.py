@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -201,6 +202,10 @@ def test_mismatch(disagreeing: Job, what: str, how: str, when: str) -> None:
 # -- ranks that refuse, come late or stay away -----------------------------------------------
 
 
+HEARD = r"rank 1 (has said nothing|said [\d.]+ s ago that it waits in call [1-4] )"
+"""Of a missing rank nothing is known, or that it once was slow."""
+
+
 def kinds(lines: list[dict[str, Any]]) -> list[str | None]:
     """The classes of error that ranks noted."""
     return [x["kind"] for x in lines]
@@ -225,7 +230,7 @@ def test_refusal(start: Start) -> None:
 
 def test_missing_rank(start: Start) -> None:
     """Warned of after 1 s, given up after 3 s; the chain of who waits for whom is told."""
-    job = start("missing.py", "missing", ranks=3, HPCOLL_WARN_S="1", HPCOLL_TIMEOUT_S="3")
+    job = start("missing.py", "missing", ranks=3)
     assert job.end() == 0, job.shown()
     found = job.one("missing")
     waiting, late = [found[0], found[2]], found[1]
@@ -234,15 +239,15 @@ def test_missing_rank(start: Start) -> None:
         assert 2.5 < line["took"] < 3 + SOON_S
         assert "allreduce/ring step" in line["text"]
         assert "waited 3" in line["text"]
-        assert "rank 1 has said nothing" in line["text"]
+        assert re.search(HEARD, line["text"]), line
     assert late["kind"] in ("TransportError", "CollectiveTimeout"), late
     assert "gave the communicator up" in late["text"]
     assert late["took"] < SOON_S
     warned = [[x["text"] for x in lines] for lines in job.events("warning")]
     assert [len(x) for x in warned] == [1, 0, 1], warned
     assert "rank 2/3 allreduce/ring step 0: waited 1" in warned[2][0]
-    assert "s for rank 1 (rank 1 has said nothing)" in warned[2][0]
-    assert "for rank 2 (rank 2 itself waits for rank 1; rank 1 has said nothing)" in warned[0][0]
+    assert re.search(rf"s for rank 1 \({HEARD}", warned[2][0]), warned
+    assert re.search(rf"for rank 2 \(rank 2 itself waits for rank 1; {HEARD}", warned[0][0]), warned
     again = job.one("again")
     assert kinds(again) == ["TransportError"] * 3
     assert all("can't be used any more" in x["text"] for x in again)
@@ -265,12 +270,12 @@ def test_late_and_missing(start: Start) -> None:
 
 def test_missing_in_groups(start: Start) -> None:
     """Splits, dups, closing and making communicators are bounded too."""
-    job = start("missing.py", "groups", ranks=3, HPCOLL_TIMEOUT_S="0.7")
+    job = start("missing.py", "groups", ranks=3)
     assert job.end() == 0, job.shown()
     for name in ("split", "dup", "communicator"):
         lines = [x[0] for x in job.events(name) if x]
         assert kinds(lines) == ["CollectiveTimeout"] * 2, (name, lines)
-        assert max(x["took"] for x in lines) < 0.7 + SOON_S
+        assert max(x["took"] for x in lines) < 1 + SOON_S
         told = "other ranks" if name == "communicator" else "for rank 1 ("
         assert all(told in x["text"] for x in lines), lines
     assert kinds([x[0] for x in job.events("close") if x]) == [None] * 2

@@ -67,7 +67,7 @@ def prove_all(
     previous = _exit_on_terminate()
     pool = ProcessPoolExecutor(jobs, context, _start_worker, (tuple(load),))
     try:
-        with _interrupts_held():
+        with _signals_held():
             futures = {pool.submit(_prove, tasks[i]): i for i in order}
         for future in as_completed(futures):
             results[futures[future]] = future.result()
@@ -94,21 +94,24 @@ def _prove(task: tuple[str, int]) -> Proof:
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Hold SIGINT back while processes start, which inherit that.
+def _signals_held() -> Iterator[None]:
+    """Hold SIGINT and SIGTERM back while processes start, which inherit that.
 
-    Ctrl-C reaches the whole group, and only the parent is to answer it.
+    Ctrl-C reaches the whole group, and only the parent is to answer it. A parent that
+    ended in the middle of starting a process would leave it with half its orders.
     """
     # Starting the tracker lifts the block, so it must be there before.
     resource_tracker.ensure_running()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    held = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, held)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
 
 
 def _start_worker(load: tuple[str, ...]) -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # how the parent ends it
     threading.Thread(target=_end_with_parent, daemon=True).start()
     for file in load:
         registry.load_file(file)

@@ -115,8 +115,7 @@ class Agreement:
             if round_ == 0:
                 letter["h"] = [self._digest(n) for n in range(call - RECENT, call)]
             self.mailbox.post(letter, [to])
-            key = (call, round_, source)
-            news = True
+            key, news = (call, round_, source), True
             while True:
                 news = self.look() or news
                 if news:
@@ -133,6 +132,7 @@ class Agreement:
             if len(views) > 1:
                 self._dispute(call)
         self._forget(call)
+        self.said.reports = {r: x for r, x in self.said.reports.items() if x.call > call}
         return known
 
     def look(self) -> bool:

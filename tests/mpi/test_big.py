@@ -61,3 +61,16 @@ def test_reduce_scatter_beyond_in_total_a47(comm: hpcoll.Communicator) -> None:
     for at in range(0, len(want), 1 << 28):
         piece = want[at : at + (1 << 28)] * np.uint8(comm.size)
         assert np.array_equal(got[at : at + (1 << 28)], piece), f"near {at}"
+
+
+def test_unequal_allgather_beyond_in_total(comm: hpcoll.Communicator) -> None:
+    """Whatever is chosen must take offsets beyond 2**31."""
+    counts = [7] * (comm.size - 1) + [BEYOND]
+    out = np.zeros(sum(counts), np.uint8)
+    first = sum(counts[: comm.rank])
+    mine = out[first : first + counts[comm.rank]]
+    mine[:] = pattern(len(mine), comm.rank)
+    comm.allgatherv(mine, out=out, counts=counts)
+    for rank in range(comm.size):
+        first = sum(counts[:rank])
+        check(out[first : first + counts[rank]], pattern(counts[rank], rank))

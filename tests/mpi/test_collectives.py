@@ -36,7 +36,7 @@ FORMS = [
     for mode in MODES
     for in_place in (False, True)
     if (name != "barrier" or (mode, in_place) == (MODES[0], False))
-    and (SIZE <= 4 or (mode, in_place) not in ((MODES[1], False), (MODES[2], True)))
+    and (SIZE <= 3 or (mode, in_place) not in ((MODES[1], False), (MODES[2], True)))
 ]
 
 

@@ -52,7 +52,7 @@ def calls(draw: st.DrawFn) -> Case:
 
 # Nothing here may depend on the time that a rank takes: all must draw the same.
 @settings(
-    max_examples=300 if SIZE <= 4 else 60, derandomize=True, deadline=None, database=None,
+    max_examples=300 if SIZE <= 3 else 60, derandomize=True, deadline=None, database=None,
     suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate],
 )  # fmt: skip
 @given(calls())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import warnings
@@ -11,6 +12,7 @@ import numpy as np
 from common import flag, noted, rank_and_size, say, wait_flag
 
 import hpcoll
+from hpcoll import config
 
 RANK, SIZE = rank_and_size()
 LAST = SIZE - 1
@@ -20,6 +22,14 @@ X = np.ones(4 * SIZE, np.float32)
 def show(message: Any, *_: Any, **__: Any) -> None:
     """Note a warning."""
     say("warning", text=str(message))
+
+
+def impatient(warn_s: float, timeout_s: float) -> hpcoll.Communicator:
+    """A communicator with short limits, made when all ranks have started and loaded."""
+    hpcoll.Communicator().barrier()
+    os.environ |= {"HPCOLL_WARN_S": str(warn_s), "HPCOLL_TIMEOUT_S": str(timeout_s)}
+    config.settings.cache_clear()
+    return hpcoll.Communicator()
 
 
 def refuse() -> None:
@@ -38,7 +48,7 @@ def refuse() -> None:
 
 def missing() -> None:
     """Rank 1 stays away from a cached ring; its neighbours wait in a chain."""
-    comm = hpcoll.Communicator()
+    comm = impatient(1, 3)
     comm.allreduce(X, algorithm="ring")
     started = comm.iallreduce(X, algorithm="ring")
     started.wait()
@@ -88,7 +98,7 @@ def groups() -> None:
     """Rank 1 misses a split, a dup, and the making of a communicator."""
     from mpi4py import MPI
 
-    comm = hpcoll.Communicator()
+    comm = impatient(30, 1)
     other = comm.dup()
     if RANK == 1:
         wait_flag("over")
