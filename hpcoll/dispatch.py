@@ -237,7 +237,7 @@ class Dispatcher:
         known = self._entries.get(key)
         if known is not None:
             return known
-        signature = self.session.sign(text, agreed)
+        signature = self.session.sign(text)
         entry = Entry(self.session, self.topology, choice.algorithm, call, signature, key)
         self._entries[key] = entry
         while len(self._entries) > self.session.settings.cache_size:

@@ -169,14 +169,6 @@ class MpiChannel:
         """What lowers native collectives."""
         return NativeCollectives(self.comm, address_of, handle_of)
 
-    def abandon(self) -> None:
-        """Revoke the communicator where MPI can, so that no peer waits on it for ever."""
-        module = mpi()
-        try:
-            self.comm.Revoke()
-        except (module.Exception, NotImplementedError):
-            return
-
     @property
     def closed(self) -> bool:
         """Whether it was closed."""

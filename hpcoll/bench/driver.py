@@ -13,6 +13,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hpcoll.bench import launch, table
 from hpcoll.bench.data import Case, make_case
 from hpcoll.bench.measure import BLOCKS, Arrays, Contender, Meter, ratios
@@ -136,9 +138,9 @@ class Bench:
             print("#\n# fastest of each size, measured again:", flush=True)
         confirmed = []
         for nbytes in dict.fromkeys(row.bytes for row in rows):
+            # Times are those of the slowest rank, so all ranks see the same winner.
             best = min((r for r in rows if r.bytes == nbytes), key=lambda r: r.time_us)
-            winner = self.world.bcast(best.algorithm)
-            for row in self._measure(nbytes, (winner,)):
+            for row in self._measure(nbytes, (best.algorithm,)):
                 confirmed.append(replace(row, confirms=True))
                 if self.rank == 0:
                     table.print_row(row, versus=self.options.versus)
@@ -274,7 +276,10 @@ class Bench:
         module = mpi()
         node = self.world.Split_type(module.COMM_TYPE_SHARED)
         mine = node.Get_rank()
-        cores = sorted(set().union(*node.allgather(os.sched_getaffinity(0))))
+        allowed = np.zeros(max(os.cpu_count() or 1, *os.sched_getaffinity(0)) + 1, np.int32)
+        allowed[list(os.sched_getaffinity(0))] = 1
+        node.Allreduce(module.IN_PLACE, allowed, op=module.MAX)
+        cores = np.flatnonzero(allowed).tolist()
         crowded = node.Get_size() > len(cores)
         node.Free()
         if len(os.sched_getaffinity(0)) > 1 or crowded:
@@ -284,9 +289,9 @@ class Bench:
     def _info(self) -> Info:
         config = settings()
         native = {k: v for k, v in sorted(os.environ.items()) if NATIVE_SETTING.fullmatch(k)}
-        native["binding"] = ",".join(
-            str(c) for c in self.world.allgather(min(os.sched_getaffinity(0)))
-        )
+        bound = np.empty(self.size, np.int64)
+        self.world.Allgather(np.array([min(os.sched_getaffinity(0))], np.int64), bound)
+        native["binding"] = ",".join(map(str, bound))
         return Info(
             hpcoll=__version__,
             mpi=library_version(),

@@ -162,7 +162,13 @@ class Meter:
                 self._block(contender, calls[id(contender)])
         for contender in contenders:
             self._check(contender)
-            contender.wrong = int(self._comm.allreduce(contender.wrong))
+            contender.wrong = int(self._over_ranks(contender.wrong, mpi().SUM))
+
+    def _over_ranks(self, value: float, op: Any) -> float:
+        """A number combined over all ranks."""
+        number = np.array([value], np.float64)
+        self._comm.Allreduce(mpi().IN_PLACE, number, op=op)
+        return float(number[0])
 
     def _check(self, contender: Contender) -> None:
         """Run every variant once on a poisoned output."""
@@ -184,12 +190,12 @@ class Meter:
         for turn in range(5 if self._warmup is None else 1):
             least = min(least, self._once(contender, turn % VARIANTS))
             contender.warmups += self._warmup is None
-            if self._comm.allreduce(time.perf_counter() - start, self._max) > WARMUP_S:
+            if self._over_ranks(time.perf_counter() - start, self._max) > WARMUP_S:
                 break
         if self._iterations is not None:
             blocks = min(BLOCKS, self._iterations)
             return -(-self._iterations // blocks)
-        slowest = self._comm.allreduce(least, self._max)
+        slowest = self._over_ranks(least, self._max)
         return int(min(MOST_CALLS, max(FEWEST_CALLS, BLOCK_S / max(slowest, 1e-7))))
 
     def _once(self, contender: Contender, variant: int) -> float:

@@ -18,6 +18,7 @@ from hpcoll.errors import HpcollError
 from hpcoll.kernels import reference
 from hpcoll.kernels.compile import compiling
 from hpcoll.runtime import engine, words
+from hpcoll.runtime.bootstrap import mpi
 from hpcoll.runtime.recipe import DIVIDE, FOLD, IMMEDIATE, MOVE, NATIVE, SEND, WAIT
 from hpcoll.runtime.run import Run
 
@@ -48,6 +49,13 @@ class PythonEngine:
         """Carry out rows until the end or a wait that lasts longer than `slice_ns`."""
         if not run.channel.table[words.USABLE]:
             return words.UNUSABLE
+        library = mpi()
+        try:
+            return self._carry_out(run, slice_ns)
+        except library.Exception as error:
+            return words.MPI_ERROR - int(error.Get_error_code())
+
+    def _carry_out(self, run: Run, slice_ns: int) -> int:
         rows, table = run.recipe.rows, run.table
         requests = self._requests[run.address]
         while table[words.ROW] < len(rows):

@@ -150,7 +150,8 @@ class Request:
         Parameters
         ----------
         timeout : float, optional
-            Seconds from the start of the call; that of the call by default.
+            Seconds of waiting, whatever this rank computes in between; that of the call
+            by default.
 
         Raises
         ------

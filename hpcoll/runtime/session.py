@@ -112,7 +112,7 @@ class Session:
         """Number of the last call."""
         return self._book.last
 
-    def sign(self, text: str, agreed: str | None = None) -> int:
+    def sign(self, text: str) -> int:
         """Remember a call's text; return its signature."""
         return self._book.sign(text)
 

@@ -63,9 +63,6 @@ class Channel(Protocol):
     def native_rows(self) -> Any:
         """What lowers native collectives on this channel; None where there are none."""
 
-    def abandon(self) -> None:
-        """Tell the peers, where the library can, that this channel is given up."""
-
     def close(self) -> None:
         """Free what the channel holds."""
 

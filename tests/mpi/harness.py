@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from memory import POISON, Field, assert_same, poison
 from mpi4py import MPI
 
 from hpcoll import Communicator
@@ -21,8 +22,6 @@ NAMES = (*COLLECTIVES, *VECTOR_FORMS)
 WHOLE = ("allreduce", "reduce", "scan", "exscan", "broadcast")
 MODES = ("blocking", "started", "plan")
 LAYOUTS = ("C", "F", "strided", "reversed", "column")
-POISON = b"\xa5"
-GUARD_NBYTES = 64
 RUNS = {"blocking": 2, "started": 1, "plan": 3}
 """How often a call is made, with other data each time; the second may take another path."""
 
@@ -162,55 +161,6 @@ def expected(case: Case, xs: list[Any], rank: int) -> Any:
             rows = case.counts if case.name == "alltoallv" else [()] * size
             return np.concatenate([parts(x, c)[rank] for x, c in zip(xs, rows, strict=True)])
     return None
-
-
-def poison(view: Any) -> None:
-    """Fill an array of any dtype and strides with a known pattern."""
-    size = view.dtype.itemsize
-    view.view(f"V{size}")[...] = np.void(POISON * size)
-
-
-class Field:
-    """An array in the middle of poisoned memory, in some layout."""
-
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], layout: str = "C") -> None:
-        n = int(np.prod(shape, dtype=np.int64))
-        room = 2 * n * dtype.itemsize + 2 * GUARD_NBYTES
-        self.memory = np.frombuffer(bytearray(POISON * room), np.uint8)
-        body = self.memory[GUARD_NBYTES:-GUARD_NBYTES].view(dtype)
-        dense = body[:n]
-        if layout == "F":
-            self.view = dense.reshape(shape[::-1]).T
-        elif layout == "strided" and shape:
-            self.view = body.reshape(2 * shape[0], *shape[1:])[::2]
-        elif layout == "reversed" and shape:
-            self.view = dense.reshape(shape)[::-1]
-        elif layout == "column" and shape:
-            self.view = body.reshape(*shape, 2)[..., 1]
-        else:
-            self.view = dense.reshape(shape)
-
-    def check(self, where: str) -> None:
-        """See that nothing but the array was written."""
-        kept = self.view.copy()
-        poison(self.view)
-        wrong = np.flatnonzero(self.memory != POISON[0])
-        self.view[...] = kept
-        assert not wrong.size, f"{where}: wrote outside of the array, at byte {wrong[0]}"
-
-
-def assert_same(got: Any, want: Any, where: str) -> None:
-    """Compare shape, dtype and every element; NaN equals NaN."""
-    assert got is not None, f"{where}: got nothing"
-    assert got.shape == want.shape, f"{where}: shape {got.shape}, not {want.shape}"
-    assert got.dtype == want.dtype, f"{where}: dtype {got.dtype}, not {want.dtype}"
-    wrong = (got != want) & ((got == got) | (want == want))
-    if np.any(wrong):
-        at = tuple(int(k) for k in np.argwhere(wrong)[0])
-        raise AssertionError(
-            f"{where}: {np.count_nonzero(wrong)} of {got.size} elements are wrong, "
-            f"the first at {at}: {got[at]!r}, not {want[at]!r}"
-        )
 
 
 class Arrays:
