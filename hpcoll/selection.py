@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from hpcoll.errors import RegistryError, ScheduleError
-from hpcoll.runtime.native import native_refuses
+from hpcoll.runtime.native import INT_MAX, native_refuses
 from hpcoll.schedule import registry
 from hpcoll.schedule.algorithm import Algorithm
 from hpcoll.schedule.counts import count, unit_of
@@ -45,7 +45,8 @@ NATIVE_FROM: dict[str, tuple[int, str]] = {
     "allgather": (2 << 20, "bench saw it 3 to 20 % faster with MPICH and Open MPI"),
 }
 """From how many bytes on the library's own collective is taken, and why: it has no
-schedule to count, so only measurements speak for it."""
+schedule to count, so only measurements speak for it. Up to the counts that every library
+takes."""
 
 STEPS_LIMIT = 20_000
 """Above so many steps a schedule is not looked at: others are far better."""
@@ -163,7 +164,7 @@ def choose(
         reason = unfit(algorithm, size, dtype=dtype, op=op, root=root, topology=topology)
         if algorithm.native:
             least, why = NATIVE_FROM.get(collective, (None, "bench saw no gain"))
-            if reason is None and least is not None and nbytes >= least and size > 1:
+            if reason is None and size > 1 and least is not None and least <= nbytes <= INT_MAX:
                 native = Choice(algorithm, f"from {least} B on: {why}")
             notes.append((algorithm.spec, reason or f"not counted; {_native_note(least, why)}"))
             continue

@@ -94,6 +94,7 @@ def test_native_is_taken_where_it_was_measured_faster() -> None:
     assert not below.algorithm.native
     assert above.algorithm.native
     assert why in above.reason
+    assert not choose("allgather", 4, 2**31, dtype="float32").algorithm.native, "no large counts"
     assert "allgather/native" in str(below)
 
 
