@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import builtins
 import contextlib
+import ctypes
 import os
 import sys
 import threading
@@ -19,6 +20,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from hpcoll.errors import HpcollError
+from hpcoll.runtime import progress
 from hpcoll.runtime.bootstrap import mpi
 from hpcoll.runtime.session import Session
 
@@ -109,6 +111,16 @@ def _leave() -> None:
     for session in _sessions:
         with contextlib.suppress(HpcollError):
             session.leave()
+    _outlive([*_sessions, *progress.flights])
+
+
+def _outlive(things: list[Any]) -> None:
+    """Keep memory that MPI may still read or write while it is finalised.
+
+    Python frees what is left before mpi4py finalises MPI, which still moves messages
+    that nobody waited for.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(things))
 
 
 def _forget() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from hpcoll.runtime.call import Call
 from hpcoll.runtime.layout import layout_of
-from hpcoll.runtime.recipe import Recipe, lower
+from hpcoll.runtime.lowering import lower
+from hpcoll.runtime.recipe import Recipe
 from hpcoll.runtime.run import Run
 from hpcoll.runtime.session import Session
 from hpcoll.schedule.algorithm import Algorithm
