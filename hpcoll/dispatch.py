@@ -25,6 +25,7 @@ from hpcoll.runtime import words
 from hpcoll.runtime.arrays import Array, address_of, as_input, overlap
 from hpcoll.runtime.call import Call, Caller, check_counts, check_root
 from hpcoll.runtime.entry import Entry
+from hpcoll.runtime.layout import message_nbytes
 from hpcoll.runtime.plan import Binding, Plan, Request, check_timeout
 from hpcoll.runtime.session import Session
 from hpcoll.runtime.shortcut import Shortcut, Shortcuts
@@ -130,12 +131,11 @@ class Dispatcher:
         pin = self._pin(base, algorithm)
         return self._choose(base, nbytes or 0, dtype, operator, root, pin)
 
-    def agree(self, text: str, data: Any = None) -> dict[int, Any]:
-        """Agree on something that is no collective; it takes a call number."""
+    def agree(self, text: str, timeout_s: float | None = None) -> None:
+        """Agree on something that runs nothing; it takes a call number."""
         self.session.check_usable()
-        found = self.session.agree(text, data, self.session.settings.timeout_s)
+        self.session.agree(text, None, timeout_s or self.session.settings.timeout_s)
         self.session.count(text)
-        return found
 
     def _ready(
         self,
@@ -209,34 +209,25 @@ class Dispatcher:
         call = self._caller.make(name, x, out, operator, place, rows)
         key = (base, call.counts, call.dtype, operator and operator.signature, place, pin)
         entry = self._entries.get(key)
-        if entry is None or persistent:
-            entry = self._make(key, call, pin, timeout_s, persistent)
-        else:
+        if entry is not None and not persistent:
             self._entries.move_to_end(key)
-        return entry, call
+            return entry, call
+        choice, text = self._choose_for(call, pin)
+        if persistent:
+            self.agree(f"plan of {text}", timeout_s=timeout_s)
+        else:
+            self.session.agree(text, None, timeout_s)
+        return entry or self._keep(key, call, choice, text), call
 
-    def _make(
-        self,
-        key: tuple[Any, ...],
-        call: Call,
-        pin: str | None,
-        timeout_s: float,
-        persistent: bool,
-        agreed: str | None = None,
-    ) -> Entry:
-        """Choose the algorithm, agree, and keep the entry."""
-        nbytes = _nbytes(call, self.session.size)
+    def _choose_for(self, call: Call, pin: str | None) -> tuple[Choice, str]:
+        """The algorithm for a call, and the call in words."""
+        nbytes = message_nbytes(call.collective, call.counts, call.dtype.itemsize)
         dtype = dtype_name(call.dtype)
         choice = self._choose(call.collective, nbytes, dtype, call.op, call.root, pin)
-        text = _text(choice, call, dtype)
-        if agreed is None:
-            plan = f"plan of {text}" if persistent else text
-            self.session.agree(plan, None, timeout_s)
-            if persistent:
-                self.session.count(plan)
-        known = self._entries.get(key)
-        if known is not None:
-            return known
+        return choice, _text(choice, call, dtype)
+
+    def _keep(self, key: tuple[Any, ...], call: Call, choice: Choice, text: str) -> Entry:
+        """Make the entry of a call that all ranks agreed on, and keep it."""
         signature = self.session.sign(text)
         entry = Entry(self.session, self.topology, choice.algorithm, call, signature, key)
         self._entries[key] = entry
@@ -286,9 +277,7 @@ class Dispatcher:
             session.count(text)
         key = (base, call.counts, call.dtype, None, root, pin, name)
         entry = self._entries.get(key)
-        if entry is None:
-            entry = self._make(key, call, pin, timeout_s, persistent, agreed=text)
-        return entry, call
+        return entry or self._keep(key, call, *self._choose_for(call, pin)), call
 
     def _choose(
         self, base: str, nbytes: int, dtype: str, op: Op | None, root: int, pin: str | None
@@ -308,26 +297,19 @@ class Dispatcher:
         """Bind a recipe to the call's arrays."""
         source, target = call.source, call.target
         pack = unpack = None
+        aliased = apart = False
         if target is not None and not target.flags.c_contiguous:
             packed = np.empty(target.shape, target.dtype)
             unpack, target = (target, packed), packed
         elif source is not None and target is not None and overlap(source, target):
             shift = address_of(source) - address_of(target)
-            if (
-                source.flags.c_contiguous
-                and shift == call.in_place_at * call.dtype.itemsize
-                and entry.may_alias
-            ):
-                run = entry.take(aliased=True, pooled=pooled)
-                return Binding(
-                    self.session, run, entry.name, source, target, call.result, None, None
-                )
-            apart = np.empty(source.shape, source.dtype)
-            pack, source = (apart, source), apart
-        if source is not None and not source.flags.c_contiguous:
-            apart = np.empty(source.shape, source.dtype)
-            pack, source = (apart, source), apart
-        run = entry.take(aliased=False, pooled=pooled)
+            in_place = shift == entry.in_place_at and entry.may_alias
+            aliased = in_place and source.flags.c_contiguous
+            apart = not aliased
+        if source is not None and (apart or not source.flags.c_contiguous):
+            packed = np.empty(source.shape, source.dtype)
+            pack, source = (packed, source), packed
+        run = entry.take(aliased=aliased, pooled=pooled)
         return Binding(self.session, run, entry.name, source, target, call.result, pack, unpack)
 
 
@@ -343,16 +325,6 @@ def _check_pairs(matrix: tuple[tuple[int, ...], ...], expected: dict[int, Any]) 
                     f"alltoallv: rank {source} sends {matrix[source][rank]} rows to rank {rank}, "
                     f"which expects {n}"
                 )
-
-
-def _nbytes(call: Call, size: int) -> int:
-    """Message size as nccl-tests counts it; the largest row for alltoall."""
-    counts: Any = call.counts
-    if call.collective == "alltoall":
-        elements = max((sum(row) for row in counts), default=0)
-    else:
-        elements = sum(counts)
-    return int(elements * call.dtype.itemsize)
 
 
 def _text(choice: Choice, call: Call, dtype: str) -> str:

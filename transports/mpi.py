@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpcoll.runtime import words
-from hpcoll.runtime.bootstrap import mpi
+from hpcoll.runtime.bootstrap import failed_ranks, mpi
 from hpcoll.runtime.native import NativeCollectives
 from hpcoll.schedule.operations import LANES
 
 LANE_BITS = LANES.bit_length() - 1
-INT_MAX = 2**31 - 1
 SPLIT_NBYTES = 1 << 30
 """Size of the pieces of a message where the library counts with 32 bits."""
 
@@ -152,27 +151,11 @@ class MpiChannel:
             text = str(module.Get_error_string(code)).strip()
         except module.Exception:
             text = f"MPI error {code}"
-        return text, self.failed()
-
-    def failed(self) -> list[int]:
-        """The ranks that MPI knows to have died; none where it doesn't tell (no ULFM)."""
-        module = mpi()
-        try:
-            self.comm.Ack_failed()
-            group = self.comm.Get_failed()
-            ranks = module.Group.Translate_ranks(group, None, self.comm.Get_group())
-        except (module.Exception, NotImplementedError):
-            return []
-        return sorted(int(r) for r in ranks)
+        return text, failed_ranks(self.comm)
 
     def native_rows(self) -> NativeCollectives:
         """What lowers native collectives."""
         return NativeCollectives(self.comm, address_of, handle_of)
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return self.comm is None
 
     def close(self) -> None:
         """Free the duplicate; collective."""

@@ -14,6 +14,7 @@ import numpy as np
 from hpcoll.kernels import reference
 from hpcoll.kernels.dtypes import HALVES
 from hpcoll.runtime.arrays import Array
+from hpcoll.runtime.layout import message_nbytes
 from hpcoll.schedule.collectives import COLLECTIVES, VECTOR_FORMS
 from hpcoll.schedule.ops import Op
 
@@ -52,9 +53,7 @@ class Case:
     @property
     def nbytes(self) -> int:
         """Message size as nccl-tests counts it."""
-        if self.base == "alltoall":
-            return int(max(sum(row) for row in self.rows) * self.dtype.itemsize)
-        return int(sum(self.rows) * self.dtype.itemsize)
+        return message_nbytes(self.base, self.rows, self.dtype.itemsize)
 
     @property
     def count(self) -> int:

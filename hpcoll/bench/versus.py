@@ -19,7 +19,7 @@ from hpcoll.runtime.bootstrap import mpi
 from hpcoll.runtime.engine import call_table, entry_point
 from hpcoll.runtime.layout import layout_of
 from hpcoll.runtime.native import native_mpi_names
-from hpcoll.runtime.recipe import IMMEDIATE, NATIVE, SRC
+from hpcoll.runtime.recipe import EXTRA, FIRST, IMMEDIATE, NATIVE, NSRC, OP, SRC
 from hpcoll.schedule import registry
 
 
@@ -53,15 +53,15 @@ class CompiledCaller:
             problem, layout, dtype=dtype_name(case.dtype), itemsize=case.dtype.itemsize,
             op=case.op, aliased=in_place, divisor=0, blocking=True,
         )  # fmt: skip
-        row = next(r for r in recipe.rows if r[0] == NATIVE)
+        row = next(r for r in recipe.rows if r[OP] == NATIVE)
         bases = {SRC: address_of(source), 1: address_of(target)}
         self._spare = np.empty(max(1, layout.src_nbytes + layout.dst_nbytes), np.uint8)
         values = []
-        for base, offset in recipe.operands[row[3] : row[3] + row[1]]:
+        for base, offset in recipe.operands[row[FIRST] : row[FIRST] + row[NSRC]]:
             at = bases.get(int(base), int(self._spare.ctypes.data))
             values.append(int(offset) if base == IMMEDIATE else at + int(offset))
         self._keep = (recipe, source, target)
-        self._table = np.array([row[7], len(values), *values], np.int64)
+        self._table = np.array([row[EXTRA], len(values), *values], np.int64)
         with compiling("bench-versus", CompiledCaller.__init__):
             entry = entry_point(_call, 1)
         self._run: Callable[[int], int] = entry

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import pkgutil
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -187,14 +185,9 @@ def _algorithms(kind: Collective, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(registry.find(name, kind.name).spec for name in names))
 
 
-def transport_names() -> list[str]:
-    """The transports that there are, by file name; none is imported."""
-    spec = importlib.util.find_spec("hpcoll.transports")
-    places = list(spec.submodule_search_locations or ()) if spec else []
-    return sorted(m.name for m in pkgutil.iter_modules(places))
-
-
 def _transport(name: str) -> str:
+    from hpcoll.runtime.transport import transport_names
+
     known = ["auto", *transport_names()]
     if name not in known:
         near = get_close_matches(name, known, n=1)

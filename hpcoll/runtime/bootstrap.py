@@ -60,6 +60,17 @@ def library_version() -> str:
     return " ".join(line.replace("Version:", "").split())
 
 
+def failed_ranks(comm: Any) -> list[int]:
+    """The ranks that MPI knows to have died; none where it doesn't tell (no ULFM)."""
+    module = mpi()
+    try:
+        comm.Ack_failed()
+        ranks = module.Group.Translate_ranks(comm.Get_failed(), None, comm.Get_group())
+    except (module.Exception, NotImplementedError):
+        return []
+    return sorted(int(r) for r in ranks)
+
+
 def discover(comm: Any) -> tuple[Topology, bool]:
     """Which ranks share a node, and whether some node has more ranks than cores.
 

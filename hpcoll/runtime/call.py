@@ -179,9 +179,7 @@ class Caller:
         if base == "gather" and self.rank != root:
             return Call(base, counts, x.dtype, None, root, x, None, None)
         why = f"{name} of x with shape {x.shape} from {self.size} ranks"
-        target = (
-            np.empty(shapes[0], x.dtype) if out is None else as_output(out, shapes, x.dtype, why)
-        )
+        target = _output(out, shapes, x.dtype, why)
         return Call(base, counts, x.dtype, None, root, x, target, target, sum(counts[: self.rank]))
 
     def _split(
@@ -197,14 +195,9 @@ class Caller:
         rest = x.shape[1:]
         unit = prod(rest)
         if rows is None:
-            if have % self.size:
-                raise BufferMismatch(
-                    f"x has {have} rows, which {self.size} ranks can't share equally: "
-                    f"use {name}v with counts"
-                )
-            rows = (have // self.size,) * self.size
-        elif sum(rows) != have:
-            raise BufferMismatch(f"x has {have} rows, but counts add up to {sum(rows)}")
+            rows = self._shares(have, name)
+        else:
+            self.check_rows(x, rows, "counts")
         if op is not None and any(n * unit % op.width for n in rows):
             raise BufferMismatch(
                 f"a rank's part of x is not a multiple of the width {op.width} of op {op.name}"
@@ -215,16 +208,11 @@ class Caller:
             counts: Counts = ((share,) * self.size,) * self.size
             at = 0
         else:
-            mine = rows[self.rank]
-            shapes = [(mine, *rest)]
-            if mine == 1:
-                shapes.append(rest)
+            shapes = _part_shapes(rows[self.rank], rest)
             counts = tuple(n * unit for n in rows)
             at = -sum(n * unit for n in rows[: self.rank])
         why = f"{name} of x with shape {x.shape} over {self.size} ranks"
-        target = (
-            np.empty(shapes[0], x.dtype) if out is None else as_output(out, shapes, x.dtype, why)
-        )
+        target = _output(out, shapes, x.dtype, why)
         return Call(base, counts, x.dtype, op, 0, x, target, target, at)
 
     def _scatter(
@@ -248,23 +236,15 @@ class Caller:
             have = self.rows(array, name)
             rest, dtype = array.shape[1:], array.dtype
             if rows is None:
-                if have % self.size:
-                    raise BufferMismatch(
-                        f"x has {have} rows, which {self.size} ranks can't share equally: "
-                        "use scatterv with counts"
-                    )
-                rows = (have // self.size,) * self.size
-            elif self.rank == root and sum(rows) != have:
-                raise BufferMismatch(f"x has {have} rows, but counts add up to {sum(rows)}")
+                rows = self._shares(have, name)
+            elif self.rank == root:
+                self.check_rows(array, rows, "counts")
             source = array if self.rank == root else None
         unit = prod(rest)
         counts = tuple(n * unit for n in rows)
-        mine = rows[self.rank]
-        shapes = [(mine, *rest)]
-        if mine == 1:
-            shapes.append(rest)
+        shapes = _part_shapes(rows[self.rank], rest)
         why = f"{name} of {sum(rows)} rows over {self.size} ranks"
-        target = np.empty(shapes[0], dtype) if out is None else as_output(out, shapes, dtype, why)
+        target = _output(out, shapes, dtype, why)
         at = -sum(counts[: self.rank])
         return Call("scatter", counts, dtype, None, root, source, target, target, at)
 
@@ -274,14 +254,19 @@ class Caller:
         rest = array.shape[1:]
         unit = prod(rest)
         rows = sum(row[self.rank] for row in matrix)
-        shapes = [(rows, *rest)]
-        target = (
-            np.empty(shapes[0], array.dtype)
-            if out is None
-            else as_output(out, shapes, array.dtype, f"alltoallv that receives {rows} rows")
-        )
+        why = f"alltoallv that receives {rows} rows"
+        target = _output(out, [(rows, *rest)], array.dtype, why)
         counts = tuple(tuple(n * unit for n in row) for row in matrix)
         return Call("alltoall", counts, array.dtype, None, 0, array, target, target)
+
+    def _shares(self, have: int, name: str) -> tuple[int, ...]:
+        """Equal shares of some rows."""
+        if have % self.size:
+            raise BufferMismatch(
+                f"x has {have} rows, which {self.size} ranks can't share equally: "
+                f"use {name}v with counts"
+            )
+        return (have // self.size,) * self.size
 
     def check_rows(self, x: Array, rows: tuple[int, ...], what: str) -> None:
         """Check that counts add up to the rows of `x`.
@@ -299,3 +284,15 @@ class Caller:
         if x.ndim == 0:
             raise BufferMismatch(f"{name} needs an array with an axis 0, not a scalar")
         return int(x.shape[0])
+
+
+def _part_shapes(rows: int, rest: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The shapes of a rank's part of axis 0; of a single row also without that axis."""
+    return [(rows, *rest), rest] if rows == 1 else [(rows, *rest)]
+
+
+def _output(
+    out: object, shapes: Sequence[tuple[int, ...]], dtype: np.dtype[Any], why: str
+) -> Array:
+    """The user's output, checked, or a new one of the usual shape."""
+    return np.empty(shapes[0], dtype) if out is None else as_output(out, shapes, dtype, why)

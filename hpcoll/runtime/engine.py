@@ -22,7 +22,22 @@ from hpcoll.kernels.intrinsics import (
     store64,
     usleep,
 )
-from hpcoll.runtime.recipe import DIVIDE, FOLD, IMMEDIATE, MOVE, NATIVE, SEND, WAIT
+from hpcoll.runtime.recipe import (
+    DIVIDE,
+    EXTRA,
+    FIRST,
+    FOLD,
+    IMMEDIATE,
+    LANE,
+    MOVE,
+    NATIVE,
+    NBYTES,
+    NSRC,
+    OP,
+    PEER,
+    SEND,
+    WAIT,
+)
 from hpcoll.runtime.words import (
     ADDRESSES,
     BASES,
@@ -180,13 +195,13 @@ def call_table(function: int, a: int, count: int) -> int:
 @njit(nogil=True)
 def _native(run: int, row: int, operands: int, bases: int, request: int) -> int:
     """Post a native collective: its arguments and last a request."""
-    count = load64(row + 8)
-    first = load64(row + 24)
+    count = load64(row + 8 * NSRC)
+    first = load64(row + 8 * FIRST)
     table = load64(run + 8 * ADDRESSES)
     for k in range(count):
         store64(table + 8 * k, _operand(operands, bases, first + k))
     store64(table + 8 * count, request)
-    return call_table(load64(row + 56), table, count + 1)
+    return call_table(load64(row + 8 * EXTRA), table, count + 1)
 
 
 @njit(nogil=True, cache=True)
@@ -205,8 +220,8 @@ def advance(run: int, slice_ns: int) -> int:
     i = load64(run + 8 * ROW)
     while i < last:
         row = rows + 64 * i
-        kind = load64(row)
-        first = load64(row + 24)
+        kind = load64(row + 8 * OP)
+        first = load64(row + 8 * FIRST)
         if kind == WAIT:
             code = _wait(run, channel, posted, slice_ns)
             if code != DONE:
@@ -218,21 +233,21 @@ def advance(run: int, slice_ns: int) -> int:
             source = _operand(operands, bases, first)
             target = _operand(operands, bases, first + 1)
             if source != target:
-                memcpy(target, source, load64(row + 32))
+                memcpy(target, source, load64(row + 8 * NBYTES))
         elif kind == FOLD:
-            count = load64(row + 8)
+            count = load64(row + 8 * NSRC)
             table = load64(run + 8 * ADDRESSES)
             for k in range(count):
                 store64(table + 8 * k, _operand(operands, bases, first + k))
             target = _operand(operands, bases, first + count)
-            _fold(load64(run + 8 * FOLD_FUNCTION), target, table, count, load64(row + 32))
+            _fold(load64(run + 8 * FOLD_FUNCTION), target, table, count, load64(row + 8 * NBYTES))
         elif kind == DIVIDE:
             table = load64(run + 8 * ADDRESSES)
             target = _operand(operands, bases, first)
             store64(table, target)
             _fold(
-                load64(run + 8 * DIVIDE_FUNCTION), target, table, load64(row + 56),
-                load64(row + 32),
+                load64(run + 8 * DIVIDE_FUNCTION), target, table, load64(row + 8 * EXTRA),
+                load64(row + 8 * NBYTES),
             )  # fmt: skip
         else:
             request = requests + posted * load64(channel + 8 * REQUEST_NBYTES)
@@ -243,10 +258,10 @@ def advance(run: int, slice_ns: int) -> int:
                 code = _call7(
                     load64(channel + 8 * function),
                     _operand(operands, bases, first),
-                    load64(row + 32),
+                    load64(row + 8 * NBYTES),
                     load64(channel + 8 * DATATYPE),
-                    load64(row + 40),
-                    tag | load64(row + 48),
+                    load64(row + 8 * PEER),
+                    tag | load64(row + 8 * LANE),
                     load64(channel + 8 * COMM),
                     request,
                 )

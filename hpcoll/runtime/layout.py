@@ -53,6 +53,13 @@ def cut(count: int, parts: int, width: int, itemsize: int) -> list[int]:
     return sizes
 
 
+def message_nbytes(collective: str, counts: Counts, itemsize: int) -> int:
+    """Message size as nccl-tests counts it; for alltoall the largest row."""
+    if collective == "alltoall":
+        return max((sum(row) for row in counts), default=0) * itemsize  # type: ignore[arg-type]
+    return sum(counts) * itemsize  # type: ignore[arg-type]
+
+
 def layout_of(p: Problem, counts: Counts, width: int, itemsize: int) -> Layout:
     """Lay out a problem.
 

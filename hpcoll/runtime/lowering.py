@@ -17,14 +17,14 @@ from hpcoll.schedule.algorithm import Algorithm
 from hpcoll.schedule.memory import Location, Memory
 from hpcoll.schedule.operations import (
     Chunk,
-    Copy,
     Fold,
     Incoming,
-    Operation,
     Place,
     Recv,
     Send,
     Step,
+    read_by,
+    written_by,
 )
 from hpcoll.schedule.problem import Problem
 
@@ -85,15 +85,10 @@ def destroys_input(steps: Sequence[Step], p: Problem) -> bool:
             if isinstance(op, Send):
                 sent.extend(op.chunks)
                 continue
-            targets = _written_by(op)
+            targets = written_by(op)
             written.extend(targets)
             writer.update((memory.write(c), i) for c in targets)
-            groups: list[tuple[Chunk, ...]] = []
-            if isinstance(op, Copy):
-                groups = [op.source]
-            elif isinstance(op, Fold):
-                groups = [o for o in op.operands if not isinstance(o, Incoming)]
-            readers.extend((i, c) for group in groups for c in group)
+            readers.extend((i, c) for group in read_by(op) for c in group)
         for chunk in sent:
             if memory.in_input(chunk) and memory.read(chunk) in lost:
                 return True
@@ -105,12 +100,6 @@ def destroys_input(steps: Sequence[Step], p: Problem) -> bool:
         for chunk in written:
             memory.wrote(chunk)
     return any(memory.in_input(c) and memory.read(c) in lost for c in memory.outputs)
-
-
-def _written_by(op: Operation) -> tuple[Chunk, ...]:
-    if isinstance(op, Send):
-        return ()
-    return op.chunks if isinstance(op, Recv) else op.to if isinstance(op, Copy) else op.into
 
 
 class _Lowering:
@@ -136,9 +125,9 @@ class _Lowering:
         sent = {self.memory.read(c) for op in sends for c in op.chunks}
         outgoing = [self._regions(op.chunks) for op in sends]
         others = [op for op in step if not isinstance(op, Send)]
-        written = [_written_by(op) for op in others]
+        written = [written_by(op) for op in others]
         targets = [self._targets(chunks) for chunks in written]
-        local = [self._local_operands(op) for op in others]
+        local = [[self._regions(group) for group in read_by(op)] for op in others]
         mark = out.scratch  # what is reserved from here on serves this step alone
         late: list[tuple[list[list[Region]], list[Region]]] = []
         for op, chunks, into, operands in zip(others, written, targets, local, strict=True):
@@ -186,13 +175,6 @@ class _Lowering:
 
     def _targets(self, chunks: Sequence[Chunk]) -> list[Region]:
         return [self._region(self.memory.write(c), c) for c in chunks]
-
-    def _local_operands(self, op: Operation) -> list[list[Region]]:
-        if isinstance(op, Copy):
-            return [self._regions(op.source)]
-        if isinstance(op, Fold):
-            return [self._regions(o) for o in op.operands if not isinstance(o, Incoming)]
-        return []
 
     def _region(self, where: Location, chunk: Chunk) -> Region:
         nbytes = self.layout.nbytes[chunk.chunk if isinstance(chunk, Place) else chunk]  # type: ignore[index]

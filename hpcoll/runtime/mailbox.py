@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from hpcoll.errors import TransportError
-from hpcoll.runtime.bootstrap import mpi
+from hpcoll.runtime.bootstrap import failed_ranks, mpi
 
 OPENING_TAG = 0
 _TAGS = 30000  # MPI promises tags up to 32767
@@ -93,14 +93,7 @@ class Mailbox:
 
     def failed(self) -> list[int]:
         """The ranks that MPI knows to have died; none where it doesn't tell (no ULFM)."""
-        module = mpi()
-        try:
-            self._comm.Ack_failed()
-            group = self._comm.Get_failed()
-            ranks = module.Group.Translate_ranks(group, None, self._comm.Get_group())
-        except (module.Exception, NotImplementedError):
-            return []
-        return sorted(int(r) for r in ranks)
+        return failed_ranks(self._comm)
 
     def close(self) -> None:
         """Free the duplicate; collective."""

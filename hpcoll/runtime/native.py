@@ -85,15 +85,6 @@ class NativeCollectives:
         self._large = bool(address_of("MPI_Iallreduce_c"))
         self._address_of = address_of
 
-    def datatype(self, dtype: str) -> int:
-        """Handle of the MPI datatype; BYTE where only bytes are moved."""
-        return self._handle_of(getattr(mpi(), _MPI_TYPES.get(dtype, "BYTE")))
-
-    def operator(self, op: Op, dtype: str) -> int:
-        """Handle of the MPI operator."""
-        names = _BOOL_OPS if dtype == "bool" else _MPI_OPS
-        return self._handle_of(getattr(mpi(), names[op.name]))
-
     def lower(
         self,
         p: Problem,
@@ -118,11 +109,11 @@ class NativeCollectives:
             If a count exceeds 2**31 - 1 and the library has no large counts.
         """
         out = RowWriter()
-        arrays: list[np.ndarray[Any, np.dtype[Any]]] = []
         kind = COLLECTIVES[p.collective]
-        reduces = op is not None and kind.reduces
-        unit = itemsize if reduces else 1
-        data = (IMMEDIATE, self.datatype(dtype) if reduces else self._handle_of(mpi().BYTE))
+        # Only a reduction looks at elements; everything else moves bytes.
+        names = native_mpi_names(dtype, op) if kind.reduces else None
+        unit = itemsize if names else 1
+        data = (IMMEDIATE, self._handle_of(getattr(mpi(), names[0] if names else "BYTE")))
         comm = (IMMEDIATE, self._handle_of(self._comm))
         copied = aliased and p.collective in ("reduce_scatter", "alltoall", "gather", "scatter")
         source = (SRC, 0)
@@ -143,12 +134,12 @@ class NativeCollectives:
                 )
             return IMMEDIATE, value
 
-        def vector(values: list[int], *, displacements: bool = False) -> tuple[int, int]:
+        def vector(values: list[int]) -> tuple[int, int]:
             wide = np.int64 if self._large else np.int32
             for v in values:
                 number(v)
             array = np.array([v // unit for v in values] or [0], dtype=wide)
-            arrays.append(array)
+            out.keep.append(array)
             return IMMEDIATE, array.ctypes.data
 
         def call(name: str, *arguments: tuple[int, int]) -> None:
@@ -161,7 +152,8 @@ class NativeCollectives:
             return sizes, [sum(sizes[:r]) for r in range(p.size)]
 
         whole = sum(layout.nbytes.values())
-        operator = (IMMEDIATE, self.operator(op, dtype) if reduces and op else 0)
+        named = names[1] if names else None
+        operator = (IMMEDIATE, self._handle_of(getattr(mpi(), named)) if named else 0)
         match p.collective:
             case "allreduce" | "scan":
                 send = in_place if aliased else source
@@ -216,5 +208,4 @@ class NativeCollectives:
         if p.collective == "broadcast" and p.rank == p.root and not aliased:
             out.combine([Region(SRC, 0, whole)], Region(DST, 0, whole))
         out.complete(Region(DST, 0, layout.dst_nbytes), divisor, lone)
-        out.keep.extend(arrays)
         return out.finish(input_copied=copied)

@@ -109,16 +109,11 @@ class Request:
 
     __slots__ = ("_binding", "_finished", "_flight", "_release")
 
-    def __init__(
-        self,
-        flight: progress.Flight,
-        binding: Binding,
-        release: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, flight: progress.Flight, binding: Binding) -> None:
         self._flight = flight
         self._binding = binding
         self._finished = False
-        self._release = release
+        self._release: Callable[[], None] | None = None
 
     @property
     def done(self) -> bool:
@@ -161,7 +156,7 @@ class Request:
             If it failed.
         """
         if timeout is not None:
-            self._flight.timeout_s = check_timeout(timeout)
+            self._flight.patience.timeout_s = check_timeout(timeout)
         progress.wait(self._flight)
         return self._take()
 
@@ -189,6 +184,8 @@ class Plan:
         The algorithm that runs, with its tunables.
     result : ndarray or None
         Where the result will be.
+    address : int
+        Address of the run's table, for callers in compiled code.
     """
 
     def __init__(self, binding: Binding, algorithm: str, timeout_s: float) -> None:
@@ -202,7 +199,7 @@ class Plan:
         self._entry: Callable[[int], int] = (
             engine.entry if isinstance(engine, CompiledEngine) else partial(_execute, engine, run)
         )
-        self._address = run.address
+        self.address = run.address
         self._bare = binding.pack is None and binding.unpack is None
         self._flights = progress.flights
 
@@ -210,7 +207,7 @@ class Plan:
         """Run to the end; return the result."""
         if self._flights or not self._bare:
             return self.start().wait()
-        code = self._entry(self._address)
+        code = self._entry(self.address)
         if code:
             self._binding.rest(code, self._timeout_s)
         return self.result
@@ -227,11 +224,6 @@ class Plan:
             raise ConfigError(f"plan {self.algorithm} is still running: wait for it first")
         self._last = self._binding.start(self._timeout_s)
         return self._last
-
-    @property
-    def address(self) -> int:
-        """Address of the run's table, for callers in compiled code."""
-        return self._address
 
 
 def _execute(engine: Any, run: Run, _: int) -> int:

@@ -75,15 +75,6 @@ class Flight:
         with lock:
             flights.append(self)
 
-    @property
-    def timeout_s(self) -> float:
-        """Time limit; counts the seconds of waiting."""
-        return self.patience.timeout_s
-
-    @timeout_s.setter
-    def timeout_s(self, seconds: float) -> None:
-        self.patience.timeout_s = seconds
-
     def advance(self, slice_ns: int) -> None:
         """Go on with the run; note its end or its error."""
         if self.done:

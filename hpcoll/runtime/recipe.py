@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +50,7 @@ class Recipe:
     scratch_nbytes: int
     requests: int
     input_copied: bool = False
-    keep: tuple[NDArray[np.int64], ...] = ()
+    keep: tuple[NDArray[Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class RowWriter:
         self.step = 0
         self.requests = self._posted = 0
         self.scratch = self._scratch_peak = 0
-        self.keep: list[NDArray[np.int64]] = []
+        self.keep: list[NDArray[Any]] = []
 
     def reserve(self, nbytes: int) -> Region:
         """Scratch memory for the whole run."""

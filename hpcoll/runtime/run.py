@@ -11,7 +11,20 @@ from numpy.typing import NDArray
 from hpcoll.kernels import cpu
 from hpcoll.runtime import words
 from hpcoll.runtime.layout import CACHE_LINE_NBYTES
-from hpcoll.runtime.recipe import DIVIDE, DST, FOLD, RECV, SCRATCH, SEND, SRC, WAIT, Recipe
+from hpcoll.runtime.recipe import (
+    DIVIDE,
+    DST,
+    FOLD,
+    NSRC,
+    OP,
+    PEER,
+    RECV,
+    SCRATCH,
+    SEND,
+    SRC,
+    WAIT,
+    Recipe,
+)
 from hpcoll.runtime.transport import Channel
 from hpcoll.schedule.ops import Op
 
@@ -29,19 +42,26 @@ class Run:
         64 bits that tell this call from others.
     op, dtype : Op or None, numpy.dtype
         The reduction.
+
+    Attributes
+    ----------
+    bases : ndarray of int64
+        Addresses of input, output and scratch.
+    table : ndarray of int64
+        The run's words.
     """
 
     __slots__ = (
         "_addresses",
-        "_bases",
         "_requests",
         "_scratch",
-        "_table",
         "address",
+        "bases",
         "channel",
         "dtype",
         "op",
         "recipe",
+        "table",
         "word",
     )
 
@@ -60,21 +80,21 @@ class Run:
         channel.reserve(recipe.requests)
         width = int(channel.table[words.REQUEST_NBYTES])
         self._scratch = aligned(recipe.scratch_nbytes)
-        self._bases = np.zeros(3, np.int64)
-        self._bases[SCRATCH] = self._scratch.ctypes.data
+        self.bases = np.zeros(3, np.int64)
+        self.bases[SCRATCH] = self._scratch.ctypes.data
         self._requests = np.zeros(recipe.requests * width // 8 + 1, np.int64)
-        most = int(recipe.rows[:, 1].max(initial=0))
+        most = int(recipe.rows[:, NSRC].max(initial=0))
         self._addresses = np.zeros(max(16, most + 2), np.int64)
-        table = self._table = np.zeros(words.RUN_WORDS, np.int64)
+        table = self.table = np.zeros(words.RUN_WORDS, np.int64)
         table[words.CHANNEL] = channel.table.ctypes.data
         table[words.ROWS] = recipe.rows.ctypes.data
         table[words.ROW_COUNT] = len(recipe.rows)
         table[words.OPERANDS] = recipe.operands.ctypes.data
-        table[words.BASES] = self._bases.ctypes.data
+        table[words.BASES] = self.bases.ctypes.data
         table[words.REQUESTS] = self._requests.ctypes.data
         table[words.ADDRESSES] = self._addresses.ctypes.data
         table[words.SIGNATURE] = signature
-        kinds = set(recipe.rows[:, 0].tolist())
+        kinds = set(recipe.rows[:, OP].tolist())
         if FOLD in kinds and op is not None:
             table[words.FOLD_FUNCTION] = cpu.fold_address(op, dtype)
         if DIVIDE in kinds:
@@ -84,18 +104,8 @@ class Run:
 
     def bind(self, source: int, target: int) -> None:
         """Set the addresses of input and output."""
-        self._bases[SRC] = source
-        self._bases[DST] = target
-
-    @property
-    def bases(self) -> NDArray[np.int64]:
-        """Addresses of input, output and scratch."""
-        return self._bases
-
-    @property
-    def table(self) -> NDArray[np.int64]:
-        """The run's words."""
-        return self._table
+        self.bases[SRC] = source
+        self.bases[DST] = target
 
     @property
     def step(self) -> int:
@@ -107,17 +117,16 @@ class Run:
         """The ranks whose messages the run waits for."""
         rows = self.recipe.rows
         at = self.word(words.ROW)
-        if at >= len(rows) or rows[at, 0] != WAIT:
+        if at >= len(rows) or rows[at, OP] != WAIT:
             return []
-        posted = [i for i in range(at) if rows[i, 0] in (SEND, RECV)]
-        start = max((i for i in range(at) if rows[i, 0] == WAIT), default=-1)
-        posted = [i for i in posted if i > start]
+        start = max((i for i in range(at) if rows[i, OP] == WAIT), default=-1)
+        posted = [i for i in range(start + 1, at) if rows[i, OP] in (SEND, RECV)]
         width = int(self.channel.table[words.REQUEST_NBYTES])
         base = int(self._requests.ctypes.data)
         unfinished = self.channel.pending([base + k * width for k in range(len(posted))])
         waiting = [i for i, open_ in zip(posted, unfinished, strict=True) if open_]
-        receives = [i for i in waiting if rows[i, 0] == RECV]
-        return sorted({int(rows[i, 5]) for i in receives or waiting})
+        receives = [i for i in waiting if rows[i, OP] == RECV]
+        return sorted({int(rows[i, PEER]) for i in receives or waiting})
 
 
 def aligned(nbytes: int) -> NDArray[np.uint8]:

@@ -27,14 +27,11 @@ class Channel(Protocol):
         Largest message, in bytes.
     table : ndarray of int64
         The channel words of the engine: function pointers, handles, tag layout.
-    closed : bool
-        Whether it was closed.
     """
 
     name: str
     message_limit: int
     table: NDArray[np.int64]
-    closed: bool
 
     def reserve(self, requests: int) -> None:
         """Make room for runs with as many messages at once."""
@@ -56,9 +53,6 @@ class Channel(Protocol):
 
     def explain_error(self, code: int) -> tuple[str, list[int]]:
         """The library's text for an error code, and the ranks known to have died."""
-
-    def failed(self) -> list[int]:
-        """The ranks that the library knows to have died."""
 
     def native_rows(self) -> Any:
         """What lowers native collectives on this channel; None where there are none."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from hpcoll.errors import ScheduleError
 from hpcoll.schedule.memory import Memory
-from hpcoll.schedule.operations import Chunk, Copy, Fold, Incoming, Place, Recv, Send, Step
+from hpcoll.schedule.operations import Chunk, Fold, Place, Recv, Send, Step, read_by, written_by
 
 
 class Fault(ScheduleError):
@@ -65,11 +65,6 @@ def unreadable(memory: Memory, chunk: Chunk, verb: str) -> tuple[str, str]:
     )
 
 
-def targets_of(op: Recv | Copy | Fold) -> tuple[Chunk, ...]:
-    """The chunks that an operation writes."""
-    return op.chunks if isinstance(op, Recv) else op.to if isinstance(op, Copy) else op.into
-
-
 def check_step(
     step: Step,
     memory: Memory,
@@ -103,7 +98,7 @@ def check_step(
         if isinstance(op, Send):
             continue
         local = local or not isinstance(op, Recv)
-        for j, chunk in enumerate(targets_of(op)):
+        for j, chunk in enumerate(written_by(op)):
             try:
                 memory.write(chunk)
                 taken = writers.setdefault(chunk, (i, j)) != (i, j)
@@ -118,17 +113,9 @@ def check_step(
     overwritten = {under[c]: at for c, at in writers.items() if c in under}
     in_place = True
     for i, op in enumerate(step):
-        groups: Iterable[object] = ()
-        if isinstance(op, Copy):
-            groups = (op.source,)
-        elif isinstance(op, Fold):
-            groups = op.operands
-            if not groups:
-                raise Fault("nothing there", f"folds nothing into {chunk_list(op.into)}")
-        for group in groups:
-            if isinstance(group, Incoming):
-                continue
-            assert isinstance(group, tuple)
+        if isinstance(op, Fold) and not op.operands:
+            raise Fault("nothing there", f"folds nothing into {chunk_list(op.into)}")
+        for group in read_by(op):
             for j, chunk in enumerate(group):
                 if writers.get(chunk, (i, j)) != (i, j):
                     raise Fault(

@@ -157,6 +157,24 @@ def _lanes(operation: Send | Recv | Fold) -> list[int]:
     return [operation.lane]
 
 
+def written_by(operation: Operation) -> tuple[Chunk, ...]:
+    """The chunks that an operation writes."""
+    if isinstance(operation, Send):
+        return ()
+    if isinstance(operation, Recv):
+        return operation.chunks
+    return operation.to if isinstance(operation, Copy) else operation.into
+
+
+def read_by(operation: Operation) -> list[tuple[Chunk, ...]]:
+    """The groups of chunks that a copy or a fold reads; a send takes its own earlier."""
+    if isinstance(operation, Copy):
+        return [operation.source]
+    if isinstance(operation, Fold):
+        return [o for o in operation.operands if not isinstance(o, Incoming)]
+    return []
+
+
 def messages_in(operation: Operation) -> list[Incoming]:
     """The messages that an operation waits for, in order."""
     if isinstance(operation, Recv):

@@ -10,8 +10,8 @@ from hpcoll.errors import ScheduleError
 from hpcoll.schedule.algorithm import Algorithm
 from hpcoll.schedule.collectives import COLLECTIVES
 from hpcoll.schedule.counts import Counts, count
-from hpcoll.schedule.faults import Fault, targets_of
-from hpcoll.schedule.operations import Send, Step
+from hpcoll.schedule.faults import Fault
+from hpcoll.schedule.operations import Step, written_by
 from hpcoll.schedule.problem import Problem
 from hpcoll.schedule.simulate import Simulation, Trace
 from hpcoll.schedule.symbols import Symbols, contribution, rank_list
@@ -231,11 +231,7 @@ def _wrong(
     want: int,
 ) -> Fault:
     """The fault of a chunk that doesn't end as it should."""
-    writes = [
-        i
-        for i, step in enumerate(schedule)
-        if any(not isinstance(op, Send) and chunk in targets_of(op) for op in step)
-    ]
+    writes = [i for i, step in enumerate(schedule) if any(chunk in written_by(op) for op in step)]
     since = f"(last written in step {writes[-1]})" if writes else "(never written)"
     text = f"chunk {chunk} {since} ends as {symbols.text(value)}, not as "
     text += f"{contribution(chunk, want)}"
