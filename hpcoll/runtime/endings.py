@@ -16,6 +16,7 @@ import ctypes
 import os
 import sys
 import threading
+import time
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -23,6 +24,9 @@ from hpcoll.errors import HpcollError
 from hpcoll.runtime import progress
 from hpcoll.runtime.bootstrap import mpi
 from hpcoll.runtime.session import Session
+
+LAST_WORDS_S = 0.2
+"""How long the launcher gets to read the reason before the job is aborted."""
 
 _sessions: list[Session] = []
 _done: set[str] = set()
@@ -99,6 +103,8 @@ def _abort(status: int, why: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         rank = module.COMM_WORLD.Get_rank()
         print(f"hpcoll: rank {rank} ends by {why}: aborting the job", file=sys.stderr, flush=True)
+    # The launcher drops what it has not passed on when it kills the job.
+    time.sleep(LAST_WORDS_S)
     module.COMM_WORLD.Abort(status & 0xFF or 1)
 
 
