@@ -233,7 +233,7 @@ def unfit(
     reason = algorithm.refuses(p)
     if reason is not None:
         return reason
-    if not commutes and not _keeps_rank_order(algorithm, size, root):
+    if not commutes and not _keeps_rank_order(algorithm, size, root, topology):
         return f"op {op.name if op else ''} doesn't commute, and it doesn't keep rank order"
     if not _built_in(algorithm) and size <= PROOF_RANKS:
         fault = _fault(algorithm, size)
@@ -303,8 +303,11 @@ def _own_share(steps: list[Step]) -> tuple[int, int, int, int]:
 
 
 @lru_cache(maxsize=1024)
-def _keeps_rank_order(algorithm: Algorithm, size: int, root: int) -> bool:
-    proof = prove(algorithm, size, roots=(root,))
+def _keeps_rank_order(
+    algorithm: Algorithm, size: int, root: int, topology: Topology | None
+) -> bool:
+    topology = topology or Topology.single_node(size)
+    proof = prove(algorithm, size, roots=(root,), topology=topology)
     return proof.proved and proof.rank_order
 
 

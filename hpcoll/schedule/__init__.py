@@ -3,7 +3,9 @@
 What an algorithm file needs is here: ``from hpcoll.schedule import algorithm, send, recv``.
 """
 
-from hpcoll.schedule.algorithm import Algorithm, part
+from hpcoll.schedule.algorithm import Algorithm
+from hpcoll.schedule.combinators import mirrored, permuted, reversed_, segmented, sequence
+from hpcoll.schedule.hierarchy import leaders, rails
 from hpcoll.schedule.operations import (
     copy,
     fold,
@@ -14,8 +16,9 @@ from hpcoll.schedule.operations import (
     src,
     tmp,
 )
+from hpcoll.schedule.parts import part
 from hpcoll.schedule.problem import Problem
-from hpcoll.schedule.registry import algorithm
+from hpcoll.schedule.registry import algorithm, register
 
 __all__ = [
     "Algorithm",
@@ -24,10 +27,18 @@ __all__ = [
     "copy",
     "fold",
     "incoming",
+    "leaders",
+    "mirrored",
     "part",
+    "permuted",
+    "rails",
     "recv",
     "recv_reduce",
+    "register",
+    "reversed_",
+    "segmented",
     "send",
+    "sequence",
     "src",
     "tmp",
 ]

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from hpcoll.errors import HpcollError, RegistryError, ScheduleError
 from hpcoll.schedule.collectives import COLLECTIVES
-from hpcoll.schedule.operations import (
-    Chunk,
-    Copy,
-    Fold,
-    Incoming,
-    Place,
-    Recv,
-    Send,
-    Step,
-    as_step,
-)
+from hpcoll.schedule.operations import Step, as_step
 from hpcoll.schedule.problem import Problem, blocks_of
 from hpcoll.schedule.topology import Topology
 
@@ -46,17 +38,25 @@ class Algorithm:
         The paper or other origin.
     tunables : tuple of (str, int)
         Keyword parameters and their values.
+    origin, doc : str
+        Where it was registered, as ``module:file``; what it does.
+    parts : tuple of Algorithm
+        What a combined algorithm is made of.
+    given : tuple of str
+        The tunables that the user set; others may be derived from the message.
     """
 
     collective: str
     name: str
     function: Callable[..., Iterator[Any]] | None
-    chunks: Callable[[Problem], int]
+    chunks: Callable[..., int]
     when: Callable[..., str | None]
     source: str = ""
     tunables: tuple[tuple[str, int], ...] = ()
     origin: str = ""
     doc: str = ""
+    parts: tuple[Algorithm, ...] = ()
+    given: tuple[str, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -79,10 +79,12 @@ class Algorithm:
         """Hash of the source file: ranks that run other code are found out."""
         if self.function is None:
             return "native"
+        module = sys.modules.get(self.origin.partition(":")[0]) or inspect.getmodule(self.function)
         try:
-            text = inspect.getsource(inspect.getmodule(self.function) or self.function)
+            text = inspect.getsource(module or self.function)
         except (OSError, TypeError):
             text = repr(self.function.__code__.co_code)
+        text += "".join(part.digest for part in self.parts)
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
     def tuned(self, **values: int) -> Algorithm:
@@ -102,7 +104,8 @@ class Algorithm:
                 raise RegistryError(
                     f"{self.full_name}: {key} must be a positive integer, not {value!r}"
                 )
-        return replace(self, tunables=tuple({**known, **values}.items()))
+        given = tuple(dict.fromkeys((*self.given, *values)))
+        return replace(self, tunables=tuple({**known, **values}.items()), given=given)
 
     def problem(
         self,
@@ -138,12 +141,15 @@ class Algorithm:
 
     def refuses(self, p: Problem) -> str | None:
         """Why the algorithm can't serve a problem; None where it can."""
-        reason = self._ask("when", self.when, p, **dict(self.tunables))
+        reason = self._ask("when", self.when, p)
         if reason is not None and not isinstance(reason, str):
             raise ScheduleError(f"{self.full_name}: when gave {reason!r}: return a text or None")
         return reason
 
-    def _ask(self, what: str, function: Callable[..., Any], p: Problem, **values: int) -> Any:
+    def _ask(self, what: str, function: Callable[..., Any], p: Problem) -> Any:
+        """Call a function of the problem, with those tunables that it names."""
+        wanted = _keywords(function)
+        values = {k: v for k, v in self.tunables if wanted is None or k in wanted}
         try:
             return function(p, **values)
         except Exception as error:
@@ -152,8 +158,23 @@ class Algorithm:
                 f"{type(error).__name__}: {error}"
             ) from error
 
-    def steps(self, p: Problem) -> list[Step]:
-        """The schedule of one rank.
+    def generate(self, p: Problem) -> Iterator[Any]:
+        """What one rank does, as the algorithm yields it: to be made a part of another.
+
+        Raises
+        ------
+        ScheduleError
+            If it has no schedule, or is no generator.
+        """
+        if self.function is None:
+            raise ScheduleError(f"{self.full_name} has no schedule: it is the library's own")
+        generator = self.function(p, **dict(self.tunables))
+        if not isinstance(generator, Iterator):
+            raise ScheduleError(f"gave {generator!r}: an algorithm must yield its steps")
+        return generator
+
+    def stream(self, p: Problem) -> Iterator[Step]:
+        """The schedule of one rank, step by step.
 
         Raises
         ------
@@ -161,71 +182,34 @@ class Algorithm:
             If the generator fails, yields something else than operations, or does
             not end.
         """
-        if self.function is None:
-            raise ScheduleError(f"{self.full_name} has no schedule: it is the library's own")
-        steps: list[Step] = []
+        count = 0
         try:
-            generator = self.function(p, **dict(self.tunables))
-            if not isinstance(generator, Iterator):
-                raise ScheduleError(f"gave {generator!r}: an algorithm must yield its steps")
-            for yielded in generator:
-                steps.append(as_step(yielded))
-                if len(steps) > STEP_LIMIT:
+            for yielded in self.generate(p):
+                yield as_step(yielded)
+                count += 1
+                if count > STEP_LIMIT:
                     raise ScheduleError(f"more than {STEP_LIMIT} steps: does it ever end?")
         except ScheduleError as error:
             raise ScheduleError(
-                f"rank {p.rank}/{p.size} {self.full_name} step {len(steps)}: {error}"
+                f"rank {p.rank}/{p.size} {self.full_name} step {count}: {error}"
             ) from None
         except HpcollError:
             raise
         except Exception as error:
             raise ScheduleError(
-                f"rank {p.rank}/{p.size} {self.full_name} step {len(steps)}: "
+                f"rank {p.rank}/{p.size} {self.full_name} step {count}: "
                 f"{type(error).__name__}: {error}"
             ) from error
-        return steps
+
+    def steps(self, p: Problem) -> list[Step]:
+        """The whole schedule of one rank; raises as `stream` does."""
+        return list(self.stream(p))
 
 
-def part(steps: Iterable[Any], sub: Problem, *, lane: int = 0) -> Iterator[Step]:
-    """Run a sub-problem's steps as part of a larger algorithm.
-
-    Peers and chunks are translated from the numbers of `sub` (made by
-    `Problem.sub`) to those of the problem it is part of, and its messages travel
-    in their own lane.
-    """
-
-    def chunk(c: Chunk) -> Chunk:
-        if isinstance(c, Place):
-            slot = (lane, c.slot) if c.buffer == "tmp" else 0
-            return Place(c.buffer, chunk(c.chunk), slot)  # type: ignore[arg-type]
-        if isinstance(c, tuple):
-            return peer(c[0]), peer(c[1])
-        if not 0 <= c < len(sub.chunk_ids):
-            raise ScheduleError(f"no chunk {c} among the {len(sub.chunk_ids)} of this part")
-        return sub.chunk_ids[c]
-
-    def chunks(group: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
-        return tuple(chunk(c) for c in group)
-
-    def peer(r: int) -> int:
-        if not 0 <= r < sub.size:
-            raise ScheduleError(f"no rank {r} among the {sub.size} of this part")
-        return sub.ranks[r]
-
-    for yielded in steps:
-        translated: list[Send | Recv | Copy | Fold] = []
-        for op in as_step(yielded):
-            if isinstance(op, Send):
-                peers = tuple(peer(r) for r in op.peers)
-                translated.append(Send(peers, chunks(op.chunks), op.lane + lane))
-            elif isinstance(op, Recv):
-                translated.append(Recv(peer(op.peer), chunks(op.chunks), op.lane + lane))
-            elif isinstance(op, Copy):
-                translated.append(Copy(chunks(op.to), chunks(op.source)))
-            else:
-                operands = tuple(
-                    Incoming(peer(o.peer), o.lane + lane) if isinstance(o, Incoming) else chunks(o)
-                    for o in op.operands
-                )
-                translated.append(Fold(chunks(op.into), operands))
-        yield tuple(translated)
+@cache
+def _keywords(function: Callable[..., Any]) -> frozenset[str] | None:
+    """The keyword parameters that a function names; None where it takes any."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(q.kind is inspect.Parameter.VAR_KEYWORD for q in parameters):
+        return None
+    return frozenset(q.name for q in parameters if q.kind is inspect.Parameter.KEYWORD_ONLY)

@@ -8,7 +8,6 @@ alltoall, a pair ``(source, destination)``) is a chunk of the work buffer; `src`
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from hpcoll.errors import ScheduleError
@@ -32,16 +31,14 @@ class Place(NamedTuple):
 Chunk: TypeAlias = "int | tuple[int, int] | Place"
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(NamedTuple):
     """The next message from `peer`, as an operand of a fold."""
 
     peer: int
     lane: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Send the chunks, as they are when the step begins, to each of the peers."""
 
     peers: tuple[int, ...]
@@ -49,8 +46,7 @@ class Send:
     lane: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Recv:
+class Recv(NamedTuple):
     """Receive the next message from `peer` into the chunks."""
 
     peer: int
@@ -58,16 +54,14 @@ class Recv:
     lane: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(NamedTuple):
     """Copy chunks inside this rank."""
 
     to: tuple[Chunk, ...]
     source: tuple[Chunk, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(NamedTuple):
     """Combine the operands left to right, rounding once, into the chunks."""
 
     into: tuple[Chunk, ...]
@@ -76,6 +70,8 @@ class Fold:
 
 Operation: TypeAlias = "Send | Recv | Copy | Fold"
 Step: TypeAlias = "tuple[Operation, ...]"
+
+_OPERATIONS = frozenset((Send, Recv, Copy, Fold))
 
 
 def src(chunk: int | tuple[int, int]) -> Place:
@@ -90,18 +86,18 @@ def tmp(chunk: int | tuple[int, int], slot: Hashable = 0) -> Place:
 
 def incoming(peer: int, *, lane: int = 0) -> Incoming:
     """The next message from `peer`, as an operand of `fold`."""
-    return Incoming(peer, lane)
+    return Incoming(peer, lane and checked_lane(lane))
 
 
 def send(peers: int | Iterable[int], *chunks: Chunk, lane: int = 0) -> Send:
     """Send chunks to one peer or to several; without chunks, a bare signal."""
     targets = (peers,) if isinstance(peers, int) else tuple(peers)
-    return Send(targets, chunks, lane)
+    return Send(targets, chunks, lane and checked_lane(lane))
 
 
 def recv(peer: int, *chunks: Chunk, lane: int = 0) -> Recv:
     """Receive the next message from `peer` into chunks."""
-    return Recv(peer, chunks, lane)
+    return Recv(peer, chunks, lane and checked_lane(lane))
 
 
 def recv_reduce(peer: int, *chunks: Chunk, first: bool = False, lane: int = 0) -> Fold:
@@ -109,7 +105,7 @@ def recv_reduce(peer: int, *chunks: Chunk, first: bool = False, lane: int = 0) -
 
     With ``first=True`` the message is the left operand: what a lower rank sent.
     """
-    message = Incoming(peer, lane)
+    message = Incoming(peer, lane and checked_lane(lane))
     return Fold(chunks, (message, chunks) if first else (chunks, message))
 
 
@@ -129,32 +125,41 @@ def fold(into: Chunk | list[Chunk], operands: Iterable[Chunk | list[Chunk] | Inc
     )
 
 
+def checked_lane(lane: int) -> int:
+    """The lane, if there is such a one.
+
+    Raises
+    ------
+    ScheduleError
+        If there is none.
+    """
+    if not 0 <= lane < LANES:
+        raise ScheduleError(f"no lane {lane}: lanes are 0..{LANES - 1}")
+    return lane
+
+
 def as_step(yielded: object) -> Step:
     """Flatten what an algorithm yielded into the operations of one step.
 
     Raises
     ------
     ScheduleError
-        If anything in it is not an operation, or its lane is none.
+        If anything in it is not an operation.
     """
-    if isinstance(yielded, Copy):
-        return (yielded,)
-    if isinstance(yielded, (Send, Recv, Fold)):
-        for lane in _lanes(yielded):
-            if not 0 <= lane < LANES:
-                raise ScheduleError(f"no lane {lane}: lanes are 0..{LANES - 1}")
-        return (yielded,)
-    if isinstance(yielded, (tuple, list)) and not isinstance(yielded, Place):
-        return tuple(operation for part in yielded for operation in as_step(part))
+    kind = type(yielded)
+    if kind is tuple:
+        for part in yielded:  # type: ignore[attr-defined]
+            if type(part) not in _OPERATIONS:
+                break
+        else:
+            return yielded  # type: ignore[return-value]
+    if kind is tuple or kind is list:
+        return tuple([operation for part in yielded for operation in as_step(part)])  # type: ignore[attr-defined]
+    if kind in _OPERATIONS:
+        return (yielded,)  # type: ignore[return-value]
     raise ScheduleError(
         f"a step holds {yielded!r}: yield send, recv, copy, fold or a tuple of them"
     )
-
-
-def _lanes(operation: Send | Recv | Fold) -> list[int]:
-    if isinstance(operation, Fold):
-        return [o.lane for o in operation.operands if isinstance(o, Incoming)]
-    return [operation.lane]
 
 
 def written_by(operation: Operation) -> tuple[Chunk, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hpcoll.errors import ScheduleError
 from hpcoll.schedule.topology import Topology
@@ -28,9 +29,11 @@ class Problem:
         Whether operands of the reduction may be swapped.
     topology : Topology
         Which ranks share a node.
-    ranks, chunk_ids : tuple
-        For a part of a larger problem: the number in that problem of each rank and
-        of each chunk.
+    ranks : tuple of int
+        For a part of a larger problem: the number in that problem of each rank.
+    chunk_ids : mapping or None
+        For a part of a larger problem: the chunks of that problem that each chunk
+        stands for; None where they are the same.
     """
 
     collective: str
@@ -42,11 +45,18 @@ class Problem:
     commutes: bool = True
     topology: Topology | None = None
     ranks: tuple[int, ...] = ()
-    chunk_ids: tuple[int, ...] = ()
+    chunk_ids: Mapping[Any, tuple[Any, ...]] | None = None
 
     def owned(self, rank: int) -> tuple[int, ...]:
         """The chunks that belong to `rank`, lowest first; may be empty or several."""
         return self.blocks[rank]
+
+    @property
+    def nodes(self) -> tuple[tuple[int, ...], ...]:
+        """The ranks of each node; all on one in a part of a larger problem."""
+        if self.topology is None:
+            return (tuple(range(self.size)),)
+        return self.topology.nodes
 
     def at(self, rank: int) -> Problem:
         """The same problem as `rank` sees it."""
@@ -58,7 +68,8 @@ class Problem:
         owners: Sequence[int] | None = None,
         *,
         collective: str | None = None,
-        chunk_ids: Sequence[int] | None = None,
+        chunk_ids: Sequence[int | tuple[int, ...]] | None = None,
+        pairs: Mapping[tuple[int, int], tuple[tuple[int, int], ...]] | None = None,
         root: int = 0,
     ) -> Problem:
         """A problem on part of the ranks, and of the chunks.
@@ -72,8 +83,12 @@ class Problem:
             For each chunk, the new number of the rank that owns it.
         collective : str, optional
             Another collective than this one's.
-        chunk_ids : sequence of int, optional
-            The chunks it is about, all by default; they are numbered from 0.
+        chunk_ids : sequence, optional
+            The chunks it is about, all by default; they are numbered from 0. A tuple
+            of chunks is dealt with as one.
+        pairs : mapping, optional
+            For an alltoall: the chunks that go with each (source, destination) of the
+            new numbers; by default the same pair.
         root : int
             New number of the root.
 
@@ -83,30 +98,33 @@ class Problem:
             If this rank does not take part, a rank is named twice, or an owner or the
             root is not one of the ranks.
         """
-        ids = tuple(range(self.chunks)) if chunk_ids is None else tuple(chunk_ids)
         if self.rank not in ranks:
             raise ScheduleError(f"rank {self.rank} is not among the ranks {tuple(ranks)}")
         if len(set(ranks)) != len(ranks):
             raise ScheduleError(f"a rank is named twice in {tuple(ranks)}")
         if not 0 <= root < len(ranks):
             raise ScheduleError(f"root {root} is not one of {len(ranks)} ranks")
+        count = self.chunks if chunk_ids is None else len(chunk_ids)
         blocks: tuple[tuple[int, ...], ...] = ()
         if owners is not None:
-            if len(owners) != len(ids) or not all(0 <= o < len(ranks) for o in owners):
+            if len(owners) != count or not all(0 <= o < len(ranks) for o in owners):
                 raise ScheduleError(
                     f"owners {tuple(owners)} must name one of {len(ranks)} ranks "
-                    f"for each of {len(ids)} chunks"
+                    f"for each of {count} chunks"
                 )
             blocks = blocks_of(owners, len(ranks))
+        ids: Mapping[Any, tuple[Any, ...]] | None = pairs
+        if chunk_ids is not None:
+            ids = {i: c if isinstance(c, tuple) else (c,) for i, c in enumerate(chunk_ids)}
         return replace(
             self,
             collective=collective or self.collective,
             rank=list(ranks).index(self.rank),
             size=len(ranks),
             root=root,
-            chunks=len(ids),
+            chunks=count,
             blocks=blocks,
-            topology=None,
+            topology=self.topology if list(ranks) == list(range(self.size)) else None,
             ranks=tuple(ranks),
             chunk_ids=ids,
         )

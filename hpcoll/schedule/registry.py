@@ -14,6 +14,7 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,10 +28,11 @@ F = TypeVar("F", bound="Callable[..., Iterator[Any]]")
 
 ENTRY_POINT_GROUP = "hpcoll.algorithms"
 _algorithms: dict[str, Algorithm] = {}
+_by_function: dict[Callable[..., Any], Algorithm] = {}
 _loaded = False
 
 
-def _always(p: Problem, **_: int) -> str | None:
+def _always(p: Problem) -> str | None:
     return None
 
 
@@ -42,7 +44,7 @@ def algorithm(
     collective: str,
     *,
     name: str | None = None,
-    chunks: Callable[[Problem], int] | None = None,
+    chunks: Callable[..., int] | None = None,
     when: Callable[..., str | None] = _always,
     source: str = "",
 ) -> Callable[[F], F]:
@@ -55,11 +57,12 @@ def algorithm(
     name : str, optional
         Name in the registry; the function's own by default.
     chunks : callable, optional
-        Number of chunks that the message is cut into, from the problem. By default
-        one, or one for each rank where the collective's chunks have owners.
+        Number of chunks that the message is cut into, from the problem and from those
+        tunables that it names as keywords. By default one, or one for each rank where
+        the collective's chunks have owners.
     when : callable, optional
-        ``when(p)``, with the tunables as keywords: the reason why the algorithm
-        can't serve a problem, or None.
+        ``when(p)``, or with tunables as keywords: the reason why the algorithm can't
+        serve a problem, or None.
     source : str
         The paper, as a DOI where there is one.
 
@@ -74,30 +77,82 @@ def algorithm(
         )
 
     def register(function: F) -> F:
-        tunables = tuple(
-            (q.name, q.default)
-            for q in inspect.signature(function).parameters.values()
-            if q.kind is inspect.Parameter.KEYWORD_ONLY
-        )
+        tunables = tuple(tunables_of(function).items())
         for key, default in tunables:
             if not isinstance(default, int):
                 raise RegistryError(f"{collective}/{function.__name__}: {key} needs an int default")
-        add(
-            Algorithm(
-                collective,
-                name or function.__name__,
-                function,
-                chunks or _one_chunk,
-                when,
-                source,
-                tunables,
-                f"{function.__module__}:{function.__code__.co_filename}",
-                inspect.getdoc(function) or "",
-            )
+        new = Algorithm(
+            collective,
+            name or function.__name__,
+            function,
+            chunks or _one_chunk,
+            when,
+            source,
+            tunables,
+            f"{function.__module__}:{function.__code__.co_filename}",
+            inspect.getdoc(function) or "",
         )
+        add(new)
+        _by_function[function] = new
         return function
 
     return register
+
+
+def tunables_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The keyword-only parameters of a function, with their defaults."""
+    return {
+        q.name: q.default
+        for q in inspect.signature(function).parameters.values()
+        if q.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+
+def register(combined: Algorithm, *, name: str, source: str = "", doc: str = "") -> Algorithm:
+    """Register a combination of algorithms under a name, and return it.
+
+    Parameters
+    ----------
+    combined : Algorithm
+        Made by one of `hpcoll.schedule.combinators`.
+    name : str
+        Name in the registry.
+    source : str
+        The paper; by default those of its parts.
+    doc : str
+        What it does.
+
+    Raises
+    ------
+    RegistryError
+        If the name is taken.
+    """
+    caller = sys._getframe(1)
+    new = replace(
+        combined,
+        name=name,
+        source=source or combined.source,
+        doc=doc or combined.doc,
+        origin=f"{caller.f_globals['__name__']}:{caller.f_code.co_filename}",
+    )
+    add(new)
+    return new
+
+
+def registered(part: Algorithm | Callable[..., Any]) -> Algorithm:
+    """The algorithm that a decorated function became.
+
+    Raises
+    ------
+    RegistryError
+        If it was never registered.
+    """
+    if isinstance(part, Algorithm):
+        return part
+    found = _by_function.get(part)
+    if found is None:
+        raise RegistryError(f"{part!r} is not registered: use the @algorithm decorator")
+    return found
 
 
 def add(new: Algorithm) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isqrt
 
 from hpcoll.errors import ScheduleError
 from hpcoll.schedule.algorithm import Algorithm
@@ -15,7 +16,7 @@ from hpcoll.schedule.operations import Step, written_by
 from hpcoll.schedule.problem import Problem
 from hpcoll.schedule.simulate import Simulation, Trace
 from hpcoll.schedule.symbols import Symbols, contribution, rank_list
-from hpcoll.schedule.topology import Topology
+from hpcoll.schedule.topology import Topology, Watched
 
 ALL_ROOTS_UP_TO = 8
 
@@ -43,6 +44,8 @@ class Proof:
         Whether all ranks hold the result of one and the same expression.
     in_place : bool
         Whether it is right in place as it is; else the recipe copies the input.
+    topological : bool
+        Whether its schedule depends on which ranks share a node.
     counts : Counts or None
         Rounds, messages, bytes and reductions.
     """
@@ -55,6 +58,7 @@ class Proof:
     rank_order: bool = False
     bit_identical: bool = False
     in_place: bool = False
+    topological: bool = False
     counts: Counts | None = None
 
     @property
@@ -86,14 +90,45 @@ def prove(
     roots : sequence of int, optional
         By default all up to 8 ranks, and else three of them.
     topology : Topology, optional
-        Which ranks share a node; by default all.
+        Which ranks share a node; by default all, and, for an algorithm that looks at it,
+        also nodes of unequal sizes and ranks that are dealt out in turn. Counts are
+        those of the first.
     """
     if algorithm.native:
         return Proof(algorithm.spec, size, skipped="native: the library's own, has no schedule")
-    kind = COLLECTIVES[algorithm.collective]
     if roots is None:
         every = range(size) if size <= ALL_ROOTS_UP_TO else sorted({0, size // 2, size - 1})
-        roots = tuple(every) if kind.rooted else (0,)
+        roots = tuple(every) if COLLECTIVES[algorithm.collective].rooted else (0,)
+    watched = Watched(topology or Topology.single_node(size))
+    proof = _prove(algorithm, size, roots, watched)
+    if topology is not None or not watched.seen or proof.fault is not None:
+        return replace(proof, topological=watched.seen)
+    others = [_prove(algorithm, size, roots, placed) for placed in _placements(size)]
+    proved = [p for p in (proof, *others) if p.proved]
+    return replace(
+        next((p for p in others if p.fault), proved[0] if proved else proof),
+        rank_order=all(p.rank_order for p in proved),
+        bit_identical=all(p.bit_identical for p in proved),
+        in_place=all(p.in_place for p in proved),
+        topological=True,
+    )
+
+
+def _placements(size: int) -> Iterator[Topology]:
+    """Some ways in which ranks lie on several nodes, equal and unequal."""
+    if size < 2:
+        return
+    yield Topology.blocks(size, max(2, isqrt(size)))
+    yield Topology([r % 2 for r in range(size)])
+    yield Topology([0] * (size - 1) + [1])
+    yield Topology(range(size))
+    if size >= 5:
+        yield Topology([r % 3 for r in range(size - 1)] + [2])
+
+
+def _prove(algorithm: Algorithm, size: int, roots: Sequence[int], topology: Topology) -> Proof:
+    """The proof for one placement of the ranks."""
+    kind = COLLECTIVES[algorithm.collective]
     bit_identical = in_place = True
     in_order: dict[object, bool] = {}
     counts: Counts | None = None
@@ -120,6 +155,8 @@ def prove(
             setting = f"{algorithm.spec} at {size} ranks"
             setting += f", root {root}" if kind.rooted else ""
             setting += "" if owners is None else f", chunks owned by ranks {list(owners)}"
+            if len(topology.nodes) > 1:
+                setting += f", on nodes {list(topology.node_of)}"
             setting += "" if commutes else ", operator that doesn't commute"
             return Proof(
                 algorithm.spec,

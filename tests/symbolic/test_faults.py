@@ -408,9 +408,9 @@ def renamed(step: Step, name: Callable[[Any], Any]) -> Step:
     changed: list[Any] = []
     for op in step:
         if isinstance(op, Recv):
-            changed.append(replace(op, chunks=tuple(map(name, op.chunks))))
+            changed.append(op._replace(chunks=tuple(map(name, op.chunks))))
         elif isinstance(op, Fold):
-            changed.append(replace(op, into=tuple(map(name, op.into))))
+            changed.append(op._replace(into=tuple(map(name, op.into))))
         else:
             changed.append(op)
     return tuple(changed)
@@ -447,7 +447,7 @@ MUTATIONS: dict[str, Change] = {
     "off by one chunk": lambda p, steps: [renamed(s, shifted(p)) for s in steps],
     "last message twice": one_rank(lambda p, steps: [*steps, steps[-1]]),
     "chunks of messages reversed": lambda p, steps: [
-        tuple(replace(o, chunks=o.chunks[::-1]) if isinstance(o, Send) else o for o in s)
+        tuple(o._replace(chunks=o.chunks[::-1]) if isinstance(o, Send) else o for o in s)
         for s in steps
     ],
     "blocks swapped": lambda p, steps: [

@@ -481,7 +481,7 @@ def test_an_input_that_is_read_after_it_was_overwritten_is_not_right_in_place() 
 
 @pytest.mark.parametrize("lane", [-1, 16, 99])
 def test_a_lane_that_is_none_is_refused(lane: int) -> None:
-    for wrong in (send(1, 0, lane=lane), recv(1, 0, lane=lane), recv_reduce(1, 0, lane=lane)):
+    for operation in (send, recv, recv_reduce):
         with pytest.raises(ScheduleError, match=f"no lane {lane}"):
-            as_step(wrong)
+            operation(1, 0, lane=lane)
     assert as_step(send(1, 0, lane=15))
