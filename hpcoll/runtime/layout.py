@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import le
 from typing import TypeAlias
 
 from hpcoll.schedule.collectives import COLLECTIVES, Id
@@ -20,17 +22,50 @@ class Layout:
 
     Attributes
     ----------
-    nbytes : dict
+    nbytes : sequence of int
         Size of every chunk of the collective.
-    src, dst : dict
-        Offset in the input and in the output array of the chunks that they hold.
+    offsets : sequence of int
+        Where each chunk begins in the whole message.
+    ordered : bool
+        Whether neighbours in number are neighbours in memory.
+    src_begin, dst_begin : int
+        Where the parts that the input and the output array hold begin in the whole.
+    src_nbytes, dst_nbytes : int
+        Sizes of the two arrays.
+    total : int
+        Size of the whole message.
+    """
+
+    nbytes: Sequence[int]
+    offsets: Sequence[int]
+    ordered: bool
+    src_begin: int
+    dst_begin: int
+    src_nbytes: int
+    dst_nbytes: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class PairLayout:
+    """Sizes and offsets of one rank's chunks in an alltoall, in bytes.
+
+    Attributes
+    ----------
+    counts : tuple of tuple of int
+        Elements that each source has for each destination.
+    itemsize : int
+        Bytes of an element.
+    src, dst : sequence of int
+        Offset in the input for each destination, in the output for each source.
     src_nbytes, dst_nbytes : int
         Sizes of the two arrays.
     """
 
-    nbytes: dict[Id, int]
-    src: dict[Id, int]
-    dst: dict[Id, int]
+    counts: tuple[tuple[int, ...], ...]
+    itemsize: int
+    src: list[int]
+    dst: list[int]
     src_nbytes: int
     dst_nbytes: int
 
@@ -60,7 +95,7 @@ def message_nbytes(collective: str, counts: Counts, itemsize: int) -> int:
     return sum(counts) * itemsize  # type: ignore[arg-type]
 
 
-def layout_of(p: Problem, counts: Counts, width: int, itemsize: int) -> Layout:
+def layout_of(p: Problem, counts: Counts, width: int, itemsize: int) -> Layout | PairLayout:
     """Lay out a problem.
 
     Parameters
@@ -76,49 +111,53 @@ def layout_of(p: Problem, counts: Counts, width: int, itemsize: int) -> Layout:
     """
     kind = COLLECTIVES[p.collective]
     if kind.name == "barrier":
-        return Layout({}, {}, {}, 0, 0)
+        return Layout((), (), True, 0, 0, 0, 0, 0)
     if kind.name == "alltoall":
         return _pairs(p, counts, itemsize)  # type: ignore[arg-type]
-    sizes: dict[Id, int] = {}
-    offsets: dict[Id, int] = {}
-    at = 0
-    if kind.owned:
-        for rank in range(p.size):
-            block = p.owned(rank)
-            share: int = counts[rank]  # type: ignore[assignment]
-            for chunk, n in zip(block, cut(share, len(block), width, itemsize), strict=True):
-                sizes[chunk], offsets[chunk] = n * itemsize, at
-                at += n * itemsize
-    else:
+    sizes: list[int]
+    if not kind.owned:
         whole: int = counts[0]  # type: ignore[assignment]
-        for chunk, n in enumerate(cut(whole, p.chunks, width, itemsize)):
+        sizes = [n * itemsize for n in cut(whole, p.chunks, width, itemsize)]
+        offsets = list(accumulate(sizes, initial=0))
+        total = offsets.pop()
+        ordered = True
+    else:
+        sizes, offsets, total = _owned(p, counts, width, itemsize)  # type: ignore[arg-type]
+        ordered = all(map(le, offsets, offsets[1:]))
+    src_begin, src_nbytes = _held(kind.inputs(p), sizes, offsets, total)
+    dst_begin, dst_nbytes = _held(kind.outputs(p), sizes, offsets, total)
+    return Layout(sizes, offsets, ordered, src_begin, dst_begin, src_nbytes, dst_nbytes, total)
+
+
+def _held(
+    chunks: Iterable[Id], sizes: list[int], offsets: list[int], total: int
+) -> tuple[int, int]:
+    """Where the part of the message begins that an array holds, and its size."""
+    ids: list[int] = list(chunks)  # type: ignore[arg-type]
+    if len(ids) == len(sizes) or not ids:
+        return 0, total if ids else 0
+    return min([offsets[c] for c in ids]), sum([sizes[c] for c in ids])
+
+
+def _owned(
+    p: Problem, counts: Sequence[int], width: int, itemsize: int
+) -> tuple[list[int], list[int], int]:
+    """Sizes and offsets where chunks have owners, whose parts lie in the order of the ranks."""
+    sizes, offsets = [0] * p.chunks, [0] * p.chunks
+    at = 0
+    for block, share in zip(p.blocks, counts, strict=True):
+        if len(block) == 1:
+            offsets[block[0]] = at
+            sizes[block[0]] = share * itemsize
+            at += share * itemsize
+            continue
+        for chunk, n in zip(block, cut(share, len(block), width, itemsize), strict=True):
             sizes[chunk], offsets[chunk] = n * itemsize, at
             at += n * itemsize
-    src = _packed(list(kind.inputs(p)), sizes, offsets)
-    dst = _packed(list(kind.outputs(p)), sizes, offsets)
-    return Layout(sizes, src, dst, sum(sizes[c] for c in src), sum(sizes[c] for c in dst))
+    return sizes, offsets, at
 
 
-def _packed(chunks: list[Id], sizes: dict[Id, int], offsets: dict[Id, int]) -> dict[Id, int]:
-    """The offsets of some chunks in an array that holds just these."""
-    packed: dict[Id, int] = {}
-    at = 0
-    for chunk in sorted(chunks, key=lambda c: offsets[c]):
-        packed[chunk] = at
-        at += sizes[chunk]
-    return packed
-
-
-def _pairs(p: Problem, counts: Sequence[Sequence[int]], itemsize: int) -> Layout:
-    sizes: dict[Id, int] = {
-        (s, d): counts[s][d] * itemsize for s in range(p.size) for d in range(p.size)
-    }
-    src: dict[Id, int] = {}
-    dst: dict[Id, int] = {}
-    sent = received = 0
-    for peer in range(p.size):
-        src[p.rank, peer] = sent
-        dst[peer, p.rank] = received
-        sent += sizes[p.rank, peer]
-        received += sizes[peer, p.rank]
-    return Layout(sizes, src, dst, sent, received)
+def _pairs(p: Problem, counts: tuple[tuple[int, ...], ...], itemsize: int) -> PairLayout:
+    src = list(accumulate((n * itemsize for n in counts[p.rank]), initial=0))
+    dst = list(accumulate((row[p.rank] * itemsize for row in counts), initial=0))
+    return PairLayout(counts, itemsize, src[:-1], dst[:-1], src[-1], dst[-1])

@@ -9,9 +9,11 @@ several regions, or for a region that the same step still sends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 
-from hpcoll.runtime.layout import Layout
+from hpcoll.runtime.layout import Layout, PairLayout
+from hpcoll.runtime.places import Numbered, Paired, Places
 from hpcoll.runtime.recipe import DST, SCRATCH, SRC, Recipe, Region, RowWriter
 from hpcoll.schedule.algorithm import Algorithm
 from hpcoll.schedule.memory import Location, Memory
@@ -19,6 +21,7 @@ from hpcoll.schedule.operations import (
     Chunk,
     Fold,
     Incoming,
+    Operation,
     Place,
     Recv,
     Send,
@@ -27,12 +30,15 @@ from hpcoll.schedule.operations import (
     written_by,
 )
 from hpcoll.schedule.problem import Problem
+from hpcoll.schedule.uncollected import uncollected
+
+EMPTY: Region = (SCRATCH, 0, 0)
 
 
 def lower(
     algorithm: Algorithm,
     p: Problem,
-    layout: Layout,
+    layout: Layout | PairLayout,
     *,
     aliased: bool = False,
     divisor: int = 0,
@@ -59,21 +65,24 @@ def lower(
     message_limit : int
         Largest message of the transport, in bytes.
     """
-    steps = algorithm.steps(p)
-    copied = aliased and destroys_input(steps, p)
-    lowering = _Lowering(p, layout, aliased and not copied, message_limit)
-    if copied:
-        lowering.copy_input()
-    for number, step in enumerate(steps):
-        lowering.out.step = number
-        lowering.step(step)
-    lowering.out.step = max(len(steps) - 1, 0)
-    lowering.finish(divisor, lone)
-    return lowering.out.finish(input_copied=copied)
+    with uncollected():
+        steps = algorithm.steps(p)
+        copied = aliased and destroys_input(steps, p)
+        lowering = _Lowering(p, layout, aliased and not copied, message_limit, steps)
+        if copied:
+            lowering.copy_input()
+        for number, step in enumerate(steps):
+            lowering.out.step = number
+            lowering.step(step)
+        lowering.out.step = max(len(steps) - 1, 0)
+        lowering.finish(divisor, lone)
+        return lowering.out.finish(input_copied=copied)
 
 
 def destroys_input(steps: Sequence[Step], p: Problem) -> bool:
     """Whether a schedule, run in place, reads an input after having overwritten it."""
+    if p.collective != "alltoall" and not any(map(_reads_src, steps)):
+        return False  # each chunk lies where its result will: once written it is that
     memory = Memory(p, aliased=True)
     lost: set[Location] = set()
     for step in steps:
@@ -102,148 +111,177 @@ def destroys_input(steps: Sequence[Step], p: Problem) -> bool:
     return any(memory.in_input(c) and memory.read(c) in lost for c in memory.outputs)
 
 
+def _reads_src(step: Step) -> bool:
+    for op in step:
+        for group in (op.chunks,) if type(op) is Send else read_by(op):
+            for c in group:
+                if type(c) is Place and c.buffer == "src":
+                    return True
+    return False
+
+
 class _Lowering:
     """One rank's schedule on its way into rows."""
 
-    def __init__(self, p: Problem, layout: Layout, aliased: bool, limit: int) -> None:
+    def __init__(
+        self,
+        p: Problem,
+        layout: Layout | PairLayout,
+        aliased: bool,
+        limit: int,
+        steps: Sequence[Step],
+    ) -> None:
         self.layout = layout
         self.limit = limit
-        self.memory = Memory(p, aliased=aliased)
         self.out = RowWriter()
-        self._input: Region | None = None
-        self._scratch: dict[Location, Region] = {}
+        self.places: Places
+        if isinstance(layout, PairLayout):
+            self.places = Paired(p, layout, self.out, aliased)
+        else:
+            self.places = Numbered(p, layout, self.out, aliased, steps)
+        self._copy: Region | None = None
 
     def copy_input(self) -> None:
         """Work on a copy of the input."""
-        self._input = self.out.reserve(self.layout.src_nbytes)
-        self.out.combine([Region(SRC, 0, self.layout.src_nbytes)], self._input)
+        self._copy = self.out.reserve(self.layout.src_nbytes)
+        self.out.combine([(SRC, 0, self.layout.src_nbytes)], self._copy)
 
     def step(self, step: Step) -> None:
         """Emit the rows of one step."""
-        out = self.out
-        sends = [op for op in step if isinstance(op, Send)]
-        sent = {self.memory.read(c) for op in sends for c in op.chunks}
-        outgoing = [self._regions(op.chunks) for op in sends]
-        others = [op for op in step if not isinstance(op, Send)]
-        written = [written_by(op) for op in others]
-        targets = [self._targets(chunks) for chunks in written]
-        local = [[self._regions(group) for group in read_by(op)] for op in others]
+        out, places = self.out, self.places
+        outgoing: list[tuple[Send, list[Region]]] = []
+        todo: list[tuple[Operation, tuple[Chunk, ...], list[Region], list[list[Region]]]] = []
+        for op in step:
+            if type(op) is Send:
+                outgoing.append((op, self._read(op.chunks)))
+            else:
+                chunks = written_by(op)
+                columns = [self._read(group) for group in read_by(op)]
+                todo.append((op, chunks, places.write(chunks), columns))
         mark = out.scratch  # what is reserved from here on serves this step alone
-        late: list[tuple[list[list[Region]], list[Region]]] = []
-        for op, chunks, into, operands in zip(others, written, targets, local, strict=True):
-            if isinstance(op, Recv):
-                clash = any(self.memory.write(c) in sent for c in chunks)
-                landing = self._receive(into, op.peer, op.lane, bool(chunks), clash)
-                if landing != into:
-                    late.append(([landing], into))
+        late: list[list[list[Region]]] = []
+        sent: _Sent | None = None
+        for op, chunks, into, columns in todo:
+            if type(op) is Recv:
+                sent = sent or _Sent([region for _, regions in outgoing for region in regions])
+                landing = self._receive(into, op, bool(chunks), sent)
+                if landing is into:
+                    continue
+                columns.append(landing)
+            elif type(op) is Fold:
+                for i, operand in enumerate(op.operands):
+                    if type(operand) is Incoming:
+                        columns.insert(i, self._receive(into, operand, True, None))
+            columns.append(into)
+            late.append(columns)
+        for message, regions in outgoing:
+            if message.chunks and not regions:
                 continue
-            if isinstance(op, Fold):
-                for i, o in enumerate(op.operands):
-                    if isinstance(o, Incoming):
-                        operands.insert(i, self._receive(into, o.peer, o.lane, True, True))
-            late.append((operands, into))
-        for message, regions in zip(sends, outgoing, strict=True):
-            nbytes = sum(r.nbytes for r in regions)
-            if message.chunks and not nbytes:
-                continue
-            whole = _merged([regions])
-            packed = whole[0][0] if len(whole) == 1 else self._pack(regions, nbytes)
+            packed = regions[0] if len(regions) == 1 else self._pack(regions)
             for peer in message.peers:
                 out.send(packed, peer, message.lane, self.limit)
         out.wait()
-        for sources, into in late:
-            for group in _merged([*sources, into]):
-                out.combine(group[:-1], group[-1])
+        for columns in late:
+            if all(map(_single, columns)):
+                *sources, (target,) = columns
+                out.combine([source for (source,) in sources], target)
+                continue
+            for row in _rows(columns):
+                out.combine(row[:-1], row[-1])
         out.release_to(mark)
-        for chunks in written:
-            for chunk in chunks:
-                self.memory.wrote(chunk)
+        for _, chunks, _, _ in todo:
+            places.wrote(chunks)
 
     def finish(self, divisor: int, lone: bool) -> None:
         """Put outputs that no step wrote in their place, and divide for an average."""
-        outputs = sorted(self.memory.outputs, key=lambda c: self.layout.dst[c])
-        sources = self._regions(outputs)
-        targets = [Region(DST, self.layout.dst[c], self.layout.nbytes[c]) for c in outputs]
-        moved = [(s, t) for s, t in zip(sources, targets, strict=True) if s != t]
-        for group in _merged([[s for s, _ in moved], [t for _, t in moved]]):
-            self.out.combine(group[:-1], group[-1])
-        for group in _merged([targets]):
-            self.out.complete(group[0], divisor, lone)
+        moves = list(self.places.unmoved())
+        sources, targets = self._from_copy([s for s, _ in moves]), [t for _, t in moves]
+        for source, target in _rows([_joined(sources), _joined(targets)]):
+            self.out.combine([source], target)
+        self.out.complete((DST, 0, self.layout.dst_nbytes), divisor, lone)
 
-    def _regions(self, chunks: Sequence[Chunk]) -> list[Region]:
-        return [self._region(self.memory.read(c), c) for c in chunks]
+    def _read(self, chunks: Sequence[Chunk]) -> list[Region]:
+        regions = self.places.read(chunks)
+        return regions if self._copy is None else self._from_copy(regions)
 
-    def _targets(self, chunks: Sequence[Chunk]) -> list[Region]:
-        return [self._region(self.memory.write(c), c) for c in chunks]
-
-    def _region(self, where: Location, chunk: Chunk) -> Region:
-        nbytes = self.layout.nbytes[chunk.chunk if isinstance(chunk, Place) else chunk]  # type: ignore[index]
-        if where.area == "src":
-            offset = self.layout.src[where.key]  # type: ignore[index]
-            if self._input is not None:
-                return Region(SCRATCH, self._input.offset + offset, nbytes)
-            return Region(SRC, offset, nbytes)
-        if where.area == "dst":
-            return Region(DST, self.layout.dst[where.key], nbytes)  # type: ignore[index]
-        found = self._scratch.get(where)
-        if found is None:
-            found = self._scratch[where] = self.out.reserve(nbytes)
-        return found
+    def _from_copy(self, regions: list[Region]) -> list[Region]:
+        """What is read of the input comes from its copy, if there is one."""
+        if self._copy is None:
+            return regions
+        start = self._copy[1]
+        return [
+            (SCRATCH, start + at, n) if base == SRC else (base, at, n) for base, at, n in regions
+        ]
 
     def _receive(
-        self, targets: list[Region], peer: int, lane: int, chunks: bool, stage: bool
+        self, targets: list[Region], message: Recv | Incoming, chunks: bool, sent: _Sent | None
     ) -> list[Region]:
-        """Post the receive of a message; return where each of its chunks will be."""
-        nbytes = sum(r.nbytes for r in targets)
-        if chunks and not nbytes:
-            return targets
-        whole = _merged([targets])
-        if not stage and len(whole) <= 1:
-            landing = whole[0][0] if whole else Region(SCRATCH, 0, 0)
-            self.out.recv(landing, peer, lane, self.limit)
-            return targets
-        landing = self.out.reserve(nbytes)
-        self.out.recv(landing, peer, lane, self.limit)
-        return _split(landing, targets)
+        """Post the receive of a message; return where it will be.
 
-    def _pack(self, regions: list[Region], nbytes: int) -> Region:
+        It lands where it is wanted, but for a fold, for several regions, and where the
+        same step still sends what is there.
+        """
+        if not targets:
+            if not chunks:
+                self.out.recv(EMPTY, message.peer, message.lane, self.limit)
+            return targets
+        if sent is not None and len(targets) == 1 and not sent.touches(targets[0]):
+            self.out.recv(targets[0], message.peer, message.lane, self.limit)
+            return targets
+        landing = self.out.reserve(sum([n for _, _, n in targets]))
+        self.out.recv(landing, message.peer, message.lane, self.limit)
+        return [landing]
+
+    def _pack(self, regions: list[Region]) -> Region:
         """Gather several regions into one."""
-        if not nbytes:
-            return Region(SCRATCH, 0, 0)
-        packed = self.out.reserve(nbytes)
-        for group in _merged([regions, _split(packed, regions)]):
-            self.out.combine(group[:-1], group[-1])
+        if not regions:
+            return EMPTY
+        packed = self.out.reserve(sum([n for _, _, n in regions]))
+        for source, target in _rows([regions, [packed]]):
+            self.out.combine([source], target)
         return packed
 
 
-def _split(whole: Region, like: Sequence[Region]) -> list[Region]:
-    """Cut a region into pieces of given sizes."""
-    at = whole.offset
-    pieces = []
-    for region in like:
-        pieces.append(Region(whole.base, at, region.nbytes))
-        at += region.nbytes
-    return pieces
+class _Sent:
+    """What a step sends, to be asked whether something overlaps it."""
+
+    def __init__(self, regions: list[Region]) -> None:
+        self._regions = sorted(regions)
+
+    def touches(self, region: Region) -> bool:
+        """Whether a region overlaps one of them."""
+        base, offset, nbytes = region
+        i = bisect_right(self._regions, (base, offset + nbytes))
+        if not i:
+            return False
+        other, at, size = self._regions[i - 1]
+        return other == base and at + size > offset
 
 
-def _merged(columns: Sequence[Sequence[Region]]) -> list[list[Region]]:
-    """Rows of regions, neighbours joined where they are adjacent in every column.
-
-    Each column is one operand's regions, of equal sizes across columns; empty ones
-    are left out.
-    """
-    groups: list[list[Region]] = []
-    for row in zip(*columns, strict=True):
-        if not row[0].nbytes:
-            continue
-        if groups and all(
-            a.base == b.base and a.offset + a.nbytes == b.offset
-            for a, b in zip(groups[-1], row, strict=True)
-        ):
-            groups[-1] = [
-                Region(a.base, a.offset, a.nbytes + b.nbytes)
-                for a, b in zip(groups[-1], row, strict=True)
-            ]
+def _joined(regions: list[Region]) -> list[Region]:
+    """The same memory in fewer regions, where one follows the other."""
+    found: list[Region] = []
+    for base, at, nbytes in regions:
+        if found and found[-1][0] == base and found[-1][1] + found[-1][2] == at:
+            found[-1] = (base, found[-1][1], found[-1][2] + nbytes)
         else:
-            groups.append(list(row))
-    return groups
+            found.append((base, at, nbytes))
+    return found
+
+
+def _single(column: list[Region]) -> bool:
+    return len(column) == 1
+
+
+def _rows(columns: list[list[Region]]) -> Iterator[list[Region]]:
+    """Cut columns of regions, of one size in all, where any of them is cut."""
+    rests = [list(reversed(column)) for column in columns]
+    while rests[0]:
+        nbytes = min([column[-1][2] for column in rests])
+        row = []
+        for column in rests:
+            base, at, size = column.pop()
+            row.append((base, at, nbytes))
+            if size > nbytes:
+                column.append((base, at + nbytes, size - nbytes))
+        yield row

@@ -13,8 +13,8 @@ import numpy as np
 
 from hpcoll.errors import RegistryError
 from hpcoll.runtime.bootstrap import mpi
-from hpcoll.runtime.layout import Layout
-from hpcoll.runtime.recipe import DST, IMMEDIATE, SCRATCH, SRC, Recipe, Region, RowWriter
+from hpcoll.runtime.layout import Layout, PairLayout
+from hpcoll.runtime.recipe import DST, IMMEDIATE, SCRATCH, SRC, Recipe, RowWriter
 from hpcoll.schedule.collectives import COLLECTIVES
 from hpcoll.schedule.ops import Op
 from hpcoll.schedule.problem import Problem
@@ -88,7 +88,7 @@ class NativeCollectives:
     def lower(
         self,
         p: Problem,
-        layout: Layout,
+        layout: Layout | PairLayout,
         *,
         dtype: str,
         itemsize: int,
@@ -119,8 +119,8 @@ class NativeCollectives:
         source = (SRC, 0)
         if copied:
             room = out.reserve(layout.src_nbytes)
-            out.combine([Region(SRC, 0, layout.src_nbytes)], room)
-            source = (SCRATCH, room.offset)
+            out.combine([(SRC, 0, layout.src_nbytes)], room)
+            source = room[:2]
         in_place = (IMMEDIATE, int(mpi().IN_PLACE))
         target = (DST, 0)
         root = (IMMEDIATE, p.root)
@@ -148,10 +148,11 @@ class NativeCollectives:
             out.native(self._address_of(f"MPI_{stem}{large}"), arguments)
 
         def blocks() -> tuple[list[int], list[int]]:
+            assert isinstance(layout, Layout)
             sizes = [sum(layout.nbytes[c] for c in p.owned(r)) for r in range(p.size)]
             return sizes, [sum(sizes[:r]) for r in range(p.size)]
 
-        whole = sum(layout.nbytes.values())
+        whole = layout.total if isinstance(layout, Layout) else 0
         named = names[1] if names else None
         operator = (IMMEDIATE, self._handle_of(getattr(mpi(), named)) if named else 0)
         match p.collective:
@@ -161,7 +162,7 @@ class NativeCollectives:
             case "exscan":
                 into = target
                 if p.rank == 0:
-                    into = (SCRATCH, out.reserve(whole).offset)
+                    into = (SCRATCH, out.reserve(whole)[1])
                 send = in_place if aliased and p.rank else source
                 call("exscan", send, into, number(whole), data, operator, comm)
             case "reduce":
@@ -192,20 +193,19 @@ class NativeCollectives:
                 buffer = source if p.rank == p.root else target
                 call("bcast", buffer, number(whole), data, root, comm)
             case "alltoall":
-                give = [layout.nbytes[p.rank, d] for d in range(p.size)]
-                receive = [layout.nbytes[s, p.rank] for s in range(p.size)]
-                if len(set(layout.nbytes.values())) == 1:
+                assert isinstance(layout, PairLayout)
+                give = [n * layout.itemsize for n in layout.counts[p.rank]]
+                receive = [row[p.rank] * layout.itemsize for row in layout.counts]
+                if len({n for row in set(layout.counts) for n in row}) == 1:
                     each = number(receive[0])
                     call("alltoall", source, each, data, target, each, data, comm)
                 else:
-                    at = [sum(give[:d]) for d in range(p.size)]
-                    to = [sum(receive[:s]) for s in range(p.size)]
-                    call("alltoallv", source, vector(give), vector(at), data, target,
-                         vector(receive), vector(to), data, comm)  # fmt: skip
+                    call("alltoallv", source, vector(give), vector(layout.src), data, target,
+                         vector(receive), vector(layout.dst), data, comm)  # fmt: skip
             case "barrier":
                 call("barrier", comm)
         out.wait()
         if p.collective == "broadcast" and p.rank == p.root and not aliased:
-            out.combine([Region(SRC, 0, whole)], Region(DST, 0, whole))
-        out.complete(Region(DST, 0, layout.dst_nbytes), divisor, lone)
+            out.combine([(SRC, 0, whole)], (DST, 0, whole))
+        out.complete((DST, 0, layout.dst_nbytes), divisor, lone)
         return out.finish(input_copied=copied)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,22 +53,18 @@ class Recipe:
     keep: tuple[NDArray[Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
-    """A piece of memory: an operand with its size."""
-
-    base: int
-    offset: int
-    nbytes: int
+Region: TypeAlias = "tuple[int, int, int]"
+"""A piece of memory: base, offset and size in bytes."""
 
 
 class RowWriter:
     """Collects rows, operands and scratch."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[int, ...]] = []
-        self.operands: list[tuple[int, int]] = []
-        self.steps: list[int] = []
+        # Flat lists: a row is eight numbers, an operand two.
+        self._rows: list[int] = []
+        self._operands: list[int] = []
+        self._steps: list[int] = []
         self.step = 0
         self.requests = self._posted = 0
         self.scratch = self._scratch_peak = 0
@@ -79,7 +75,7 @@ class RowWriter:
         at = self.scratch
         self.scratch += -(-nbytes // CACHE_LINE_NBYTES) * CACHE_LINE_NBYTES
         self._scratch_peak = max(self._scratch_peak, self.scratch)
-        return Region(SCRATCH, at, nbytes)
+        return SCRATCH, at, nbytes
 
     def release_to(self, mark: int) -> None:
         """Give back the scratch reserved since it was `mark`."""
@@ -87,77 +83,72 @@ class RowWriter:
 
     def combine(self, sources: Sequence[Region], target: Region) -> None:
         """Copy one region, or fold several, into another."""
-        if target.nbytes == 0 or (len(sources) == 1 and sources[0] == target):
+        if target[2] == 0 or (len(sources) == 1 and sources[0] == target):
             return
         kind = MOVE if len(sources) == 1 else FOLD
-        self._row(kind, sources, (target,), target.nbytes)
+        self._row(kind, sources, target)
 
     def complete(self, region: Region, divisor: int, lone: bool) -> None:
         """Divide every element of a result, or fold it by itself, as `lower` was told."""
-        if divisor > 1 and region.nbytes:
-            self._row(DIVIDE, (region,), (region,), region.nbytes, extra=divisor)
-        if lone and region.nbytes:
-            self._row(FOLD, (region,), (region,), region.nbytes)
+        if divisor > 1 and region[2]:
+            self._row(DIVIDE, (region,), region, divisor)
+        if lone and region[2]:
+            self._row(FOLD, (region,), region)
 
     def send(self, region: Region, peer: int, lane: int, limit: int) -> None:
         """Post a send, in pieces of at most `limit` bytes."""
-        for piece in _pieces(region, limit):
-            self._row(SEND, (piece,), (), piece.nbytes, peer, lane)
+        for base, offset, nbytes in (region,) if region[2] <= limit else _pieces(region, limit):
+            self._rows += (SEND, 1, 0, len(self._operands) // 2, nbytes, peer, lane, 0)
+            self._operands += (base, offset)
+            self._steps.append(self.step)
             self._posted += 1
 
     def recv(self, region: Region, peer: int, lane: int, limit: int) -> None:
         """Post a receive, in pieces of at most `limit` bytes."""
-        for piece in _pieces(region, limit):
-            self._row(RECV, (), (piece,), piece.nbytes, peer, lane)
+        for base, offset, nbytes in (region,) if region[2] <= limit else _pieces(region, limit):
+            self._rows += (RECV, 0, 1, len(self._operands) // 2, nbytes, peer, lane, 0)
+            self._operands += (base, offset)
+            self._steps.append(self.step)
             self._posted += 1
 
     def native(self, function: int, arguments: Sequence[tuple[int, int]]) -> None:
         """Post a native collective: address of its function, (base, offset) arguments."""
-        self.rows.append((NATIVE, len(arguments), 0, len(self.operands), 0, 0, 0, function))
-        self.steps.append(self.step)
-        self.operands.extend(arguments)
+        first = len(self._operands) // 2
+        self._rows += (NATIVE, len(arguments), 0, first, 0, 0, 0, function)
+        self._steps.append(self.step)
+        for argument in arguments:
+            self._operands += argument
         self._posted += 1
 
     def wait(self) -> None:
         """Wait for all that was posted."""
         if self._posted:
-            self._row(WAIT, (), (), 0)
+            self._rows += (WAIT, 0, 0, len(self._operands) // 2, 0, 0, 0, 0)
+            self._steps.append(self.step)
             self.requests = max(self.requests, self._posted)
             self._posted = 0
 
     def finish(self, *, input_copied: bool = False) -> Recipe:
         """The recipe."""
         return Recipe(
-            np.array(self.rows, dtype=np.int64).reshape(-1, 8),
-            np.array(self.operands, dtype=np.int64).reshape(-1, 2),
-            np.array(self.steps, dtype=np.int64),
+            np.array(self._rows, dtype=np.int64).reshape(-1, 8),
+            np.array(self._operands, dtype=np.int64).reshape(-1, 2),
+            np.array(self._steps, dtype=np.int64),
             self._scratch_peak,
             self.requests,
             input_copied,
             tuple(self.keep),
         )
 
-    def _row(
-        self,
-        kind: int,
-        sources: Sequence[Region],
-        targets: Sequence[Region],
-        nbytes: int,
-        peer: int = 0,
-        lane: int = 0,
-        extra: int = 0,
-    ) -> None:
-        first = len(self.operands)
-        self.operands.extend((r.base, r.offset) for r in (*sources, *targets))
-        self.rows.append((kind, len(sources), len(targets), first, nbytes, peer, lane, extra))
-        self.steps.append(self.step)
+    def _row(self, kind: int, sources: Sequence[Region], target: Region, extra: int = 0) -> None:
+        operands = self._operands
+        self._rows += (kind, len(sources), 1, len(operands) // 2, target[2], 0, 0, extra)
+        for source in sources:
+            operands += source[:2]
+        operands += target[:2]
+        self._steps.append(self.step)
 
 
-def _pieces(region: Region, limit: int) -> Iterator[Region]:
-    at = 0
-    while True:
-        nbytes = min(region.nbytes - at, limit)
-        yield Region(region.base, region.offset + at, nbytes)
-        at += nbytes
-        if at >= region.nbytes:
-            return
+def _pieces(region: Region, limit: int) -> list[Region]:
+    base, offset, nbytes = region
+    return [(base, offset + at, min(limit, nbytes - at)) for at in range(0, nbytes, limit)]

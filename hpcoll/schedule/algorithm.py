@@ -135,8 +135,10 @@ class Algorithm:
                 raise ScheduleError(
                     f"{self.full_name}: {count} chunks can't be shared by {size} ranks"
                 )
-            owners = tuple(c // (count // size) for c in range(count)) if count else ()
-        blocks = blocks_of(owners, size) if kind.owned and owners is not None else ()
+            each = count // size
+            blocks = tuple([tuple(range(r * each, r * each + each)) for r in range(size)])
+        else:
+            blocks = blocks_of(owners, size) if kind.owned and owners is not None else ()
         return replace(p, chunks=count, blocks=blocks)
 
     def refuses(self, p: Problem) -> str | None:

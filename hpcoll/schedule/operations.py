@@ -164,20 +164,17 @@ def as_step(yielded: object) -> Step:
 
 def written_by(operation: Operation) -> tuple[Chunk, ...]:
     """The chunks that an operation writes."""
-    if isinstance(operation, Send):
-        return ()
-    if isinstance(operation, Recv):
-        return operation.chunks
-    return operation.to if isinstance(operation, Copy) else operation.into
+    kind = type(operation)
+    if kind is Fold or kind is Copy:
+        return operation[0]  # type: ignore[return-value]
+    return operation[1] if kind is Recv else ()  # type: ignore[return-value]
 
 
 def read_by(operation: Operation) -> list[tuple[Chunk, ...]]:
     """The groups of chunks that a copy or a fold reads; a send takes its own earlier."""
-    if isinstance(operation, Copy):
-        return [operation.source]
-    if isinstance(operation, Fold):
-        return [o for o in operation.operands if not isinstance(o, Incoming)]
-    return []
+    if type(operation) is Fold:
+        return [o for o in operation.operands if type(o) is not Incoming]
+    return [operation.source] if type(operation) is Copy else []
 
 
 def messages_in(operation: Operation) -> list[Incoming]:
