@@ -279,8 +279,8 @@ def _counted(
     unit = float(unit_of(p))
     if size * max(messages for _, messages, _, _ in local) <= COUNTED_WHOLE:
         problems = [p.at(r) for r in range(size)]
-        whole = [schedules.get(q.rank) or algorithm.steps(q) for q in problems]
-        c = count(problems, whole, Simulation(problems, whole, Symbols()).run())
+        whole = [schedules.get(q.rank) or algorithm.stream(q) for q in problems]
+        c = count(problems, Simulation(problems, whole, Symbols()).run())
         return c.depth, c.rounds, float(max(c.volume, c.path)), float(c.reductions)
     depth, messages, sent, reduced = (max(column) for column in zip(*local, strict=True))
     return depth, messages, sent * unit, reduced * unit

@@ -13,7 +13,7 @@ from typing import Any
 from hpcoll.errors import HpcollError, RegistryError, ScheduleError
 from hpcoll.schedule.collectives import COLLECTIVES
 from hpcoll.schedule.operations import Step, as_step
-from hpcoll.schedule.problem import Problem, blocks_of
+from hpcoll.schedule.problem import Asked, Problem, blocks_of
 from hpcoll.schedule.topology import Topology
 
 STEP_LIMIT = 200_000
@@ -113,7 +113,7 @@ class Algorithm:
         size: int,
         *,
         root: int = 0,
-        commutes: bool = True,
+        commutes: bool | Asked = True,
         topology: Topology | None = None,
         owners: tuple[int, ...] | None = None,
     ) -> Problem:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hpcoll.schedule.operations import Send, Step
 from hpcoll.schedule.problem import Problem
+from hpcoll.schedule.timetable import timetable
 from hpcoll.schedule.trace import Message, Trace
 
 
@@ -47,7 +45,7 @@ class Counts:
     path: Fraction
 
 
-def count(problems: list[Problem], schedules: list[list[Step]], trace: Trace) -> Counts:
+def count(problems: list[Problem], trace: Trace) -> Counts:
     """Count a run of all ranks.
 
     The message size n is, as in nccl-tests, the whole vector for allreduce,
@@ -56,16 +54,17 @@ def count(problems: list[Problem], schedules: list[list[Step]], trace: Trace) ->
     """
     unit = unit_of(problems[0])
     depth, path = _longest_chains(len(problems), trace.messages)
-    messages: dict[tuple[str, int], int] = {}
-    volume: dict[tuple[str, int], int] = {}
+    size = len(problems)
+    # Of each rank: messages and chunks out, then in.
+    messages, volume = [0] * (2 * size), [0] * (2 * size)
     for m in trace.messages:
-        for port in (("out", m.source), ("in", m.target)):
-            messages[port] = messages.get(port, 0) + 1
-            volume[port] = volume.get(port, 0) + len(m.chunks)
+        for port in (m.source, size + m.target):
+            messages[port] += 1
+            volume[port] += len(m.chunks)
     return Counts(
-        rounds=_rounds(schedules, trace.messages),
-        messages=max(messages.values(), default=0),
-        volume=max(volume.values(), default=0) * unit,
+        rounds=max(timetable(trace), default=-1) + 1,
+        messages=max(messages),
+        volume=max(volume) * unit,
         reductions=max(trace.folds, default=0) * unit,
         scratch=max(trace.scratch, default=0) * unit,
         total=len(trace.messages),
@@ -106,64 +105,6 @@ def _longest_chains(size: int, messages: list[Message]) -> tuple[int, int]:
         now[m.target] = (at, max(old_count, count_), max(old_chunks, chunks))
         most, longest = max(most, count_), max(longest, chunks)
     return most, longest
-
-
-def _rounds(schedules: list[list[Step]], messages: list[Message]) -> int:
-    """The end of the last message when each takes one round and ports serve one at a time.
-
-    A rank's messages leave in the order of its steps and of the peers in a step; each
-    starts when the rank is in the step, the one before it has left, and the
-    receiver's port is free. A step ends with the last of its messages.
-    """
-    size = len(schedules)
-    matched: dict[tuple[int, int, int], deque[Message]] = {}
-    for m in messages:
-        matched.setdefault((m.source, m.sent_in, m.target), deque()).append(m)
-    left = [[0] * len(schedule) for schedule in schedules]
-    for m in messages:
-        left[m.source][m.sent_in] += 1
-        left[m.target][m.received_in] += 1
-    ends = [[0] * len(schedule) for schedule in schedules]
-    step = [-1] * size
-    out_free = [0] * size
-    in_free = [0] * size
-    queues: list[deque[Message]] = [deque() for _ in range(size)]
-    heap: list[tuple[int, int]] = []
-
-    def advance(r: int) -> None:
-        """Go to the next steps of a rank while nothing in them is under way."""
-        while step[r] < len(left[r]) and (step[r] < 0 or not left[r][step[r]]):
-            begin = ends[r][step[r]] if step[r] >= 0 else 0
-            step[r] += 1
-            if step[r] == len(left[r]):
-                return
-            ends[r][step[r]] = begin
-            for op in schedules[r][step[r]]:
-                if isinstance(op, Send):
-                    queues[r].extend(matched[r, step[r], t].popleft() for t in op.peers)
-            if queues[r]:
-                heapq.heappush(heap, (max(begin, out_free[r]), r))
-
-    for r in range(size):
-        advance(r)
-    last = 0
-    while heap:
-        now, r = heapq.heappop(heap)
-        m = queues[r][0]
-        if in_free[m.target] > now:
-            heapq.heappush(heap, (in_free[m.target], r))
-            continue
-        queues[r].popleft()
-        last = max(last, now + 1)
-        out_free[r] = in_free[m.target] = now + 1
-        for rank, at in ((r, m.sent_in), (m.target, m.received_in)):
-            left[rank][at] -= 1
-            ends[rank][at] = max(ends[rank][at], now + 1)
-        if queues[r]:
-            heapq.heappush(heap, (now + 1, r))
-        advance(r)
-        advance(m.target)
-    return last
 
 
 @dataclass(frozen=True, slots=True)

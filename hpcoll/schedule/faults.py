@@ -6,7 +6,18 @@ from collections.abc import Callable, Iterable, Mapping
 
 from hpcoll.errors import ScheduleError
 from hpcoll.schedule.memory import Memory
-from hpcoll.schedule.operations import Chunk, Fold, Place, Recv, Send, Step, read_by, written_by
+from hpcoll.schedule.operations import (
+    Chunk,
+    Fold,
+    Incoming,
+    Operation,
+    Place,
+    Recv,
+    Send,
+    Step,
+    read_by,
+    written_by,
+)
 
 
 class Fault(ScheduleError):
@@ -92,6 +103,9 @@ def check_step(
     Fault
         If two operations touch one chunk, or one can't be written.
     """
+    others = [op for op in step if type(op) is not Send]
+    if len(others) <= 1 and (not others or _touches_one(others[0], memory)):
+        return True
     writers: dict[Chunk, tuple[int, int]] = {}
     local = False
     for i, op in enumerate(step):
@@ -124,3 +138,14 @@ def check_step(
                 if overwritten and overwritten.get(held_input(chunk), (i, j)) != (i, j):
                     in_place = False
     return in_place
+
+
+def _touches_one(op: Operation, memory: Memory) -> bool:
+    """Whether an operation writes one chunk, and reads no more than that one."""
+    into = written_by(op)
+    if len(into) != 1 or type(into[0]) is not int or not 0 <= into[0] < memory.problem.chunks:
+        return False
+    if isinstance(op, Fold):
+        alike = (isinstance(o, Incoming) or o == into for o in op.operands)
+        return bool(op.operands) and all(alike)
+    return isinstance(op, Recv) and memory.problem.collective != "alltoall"

@@ -10,6 +10,18 @@ from hpcoll.errors import ScheduleError
 from hpcoll.schedule.topology import Topology
 
 
+class Asked:
+    """Whether an operator commutes, and whether the algorithm has asked."""
+
+    def __init__(self, commutes: bool) -> None:
+        self._commutes = commutes
+        self.seen = False
+
+    def __bool__(self) -> bool:
+        self.seen = True
+        return self._commutes
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One rank's view of a collective.
@@ -42,7 +54,7 @@ class Problem:
     root: int = 0
     chunks: int = 1
     blocks: tuple[tuple[int, ...], ...] = ()
-    commutes: bool = True
+    commutes: bool | Asked = True
     topology: Topology | None = None
     ranks: tuple[int, ...] = ()
     chunk_ids: Mapping[Any, tuple[Any, ...]] | None = None

@@ -11,14 +11,24 @@ unequal sizes. The run is out of place; what would go wrong in place is noted be
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from hpcoll.schedule.collectives import COLLECTIVES
-from hpcoll.schedule.deadlock import find_stuck
+from hpcoll.schedule.deadlock import Key, find_stuck
 from hpcoll.schedule.faults import Fault, check_step, chunk_list, same_sizes, unreadable
 from hpcoll.schedule.memory import Memory
-from hpcoll.schedule.operations import Chunk, Copy, Fold, Incoming, Place, Recv, Send, Step
+from hpcoll.schedule.operations import (
+    Chunk,
+    Copy,
+    Fold,
+    Incoming,
+    Place,
+    Recv,
+    Send,
+    Step,
+    checked_lane,
+)
 from hpcoll.schedule.problem import Problem
 from hpcoll.schedule.symbols import Symbols
 from hpcoll.schedule.trace import Message, Trace
@@ -31,7 +41,8 @@ class _Posted(NamedTuple):
 
     rank: int
     step: int
-    values: tuple[int, ...]
+    order: int
+    values: Sequence[int]
     chunks: tuple[Chunk, ...]
     heard: int
 
@@ -47,9 +58,11 @@ class _Rank:
         self.written: set[Chunk] = set()
         self.under: dict[object, object] = {o: i for i, o in kind.alias(p).items()}
         self.lost: set[object] = set()
-        self.step = 0
-        self.entered = False
+        self.number = 0
+        self.step: Step | None = None
+        self.ended = False
         self.pending = 0
+        self.sends = 0
         self.inbox: list[_Posted | None] = []
         self.heard = 1 << p.rank
         self.folds = 0
@@ -79,8 +92,8 @@ class Simulation:
     ----------
     problems : sequence of Problem
         One a rank.
-    schedules : sequence of list of Step
-        One a rank.
+    schedules : sequence of iterables of Step
+        One a rank; read step by step, as the run gets there.
     symbols : Symbols
         Where values are kept.
     eager : bool
@@ -90,20 +103,21 @@ class Simulation:
     def __init__(
         self,
         problems: Sequence[Problem],
-        schedules: Sequence[list[Step]],
+        schedules: Sequence[Iterable[Step]],
         symbols: Symbols,
         *,
         eager: bool = False,
     ) -> None:
         self.size = len(problems)
-        self.schedules = schedules
         self.symbols = symbols
         self.eager = eager
         self.trace = Trace()
         self.ranks = [_Rank(p, symbols) for p in problems]
+        self._schedules = [iter(schedule) for schedule in schedules]
+        self._listens = problems[0].collective == "barrier"
         self._ready = deque(range(self.size))
-        self._sends: dict[tuple[int, int, int], deque[_Posted]] = {}
-        self._recvs: dict[tuple[int, int, int], deque[tuple[int, int]]] = {}
+        self._sends: dict[Key, deque[_Posted]] = {}
+        self._recvs: dict[Key, deque[tuple[int, int]]] = {}
 
     def run(self) -> Trace:
         """Run to the end.
@@ -115,34 +129,30 @@ class Simulation:
         """
         while self._ready:
             r = self._ready.popleft()
-            rank, schedule = self.ranks[r], self.schedules[r]
-            while rank.step < len(schedule):
-                step = schedule[rank.step]
-                try:
-                    if not rank.entered:
-                        self._enter(r, rank, step)
-                        rank.entered = True
-                    if rank.pending:
+            rank, schedule = self.ranks[r], self._schedules[r]
+            try:
+                while not rank.pending:
+                    if rank.step is not None:
+                        self._complete(rank, rank.step)
+                        rank.number += 1
+                    rank.step = next(schedule, None)
+                    if rank.step is None:
+                        rank.ended = True
                         break
-                    self._complete(rank, step)
-                except Fault as fault:
-                    if fault.rank is None:
-                        raise Fault(fault.kind, fault.text, r, rank.step) from None
-                    raise
-                rank.step += 1
-                rank.entered = False
+                    self._enter(r, rank, rank.step)
+            except Fault as fault:
+                if fault.rank is None:
+                    raise Fault(fault.kind, fault.text, r, rank.number) from None
+                raise
         find_stuck(
-            {
-                r: rank.step
-                for r, rank in enumerate(self.ranks)
-                if rank.step < len(self.schedules[r])
-            },
+            {r: rank.number for r, rank in enumerate(self.ranks) if not rank.ended},
             {key: [s.step for s in queue] for key, queue in self._sends.items() if queue},
             {key: [at for at, _ in queue] for key, queue in self._recvs.items() if queue},
             eager=self.eager,
         )
         if any(rank.output_lost() for rank in self.ranks):
             self.trace.in_place = False
+        self.trace.steps = [rank.number for rank in self.ranks]
         self.trace.folds = [rank.folds for rank in self.ranks]
         self.trace.scratch = [rank.scratch() for rank in self.ranks]
         self.trace.held = [rank.held for rank in self.ranks]
@@ -156,11 +166,15 @@ class Simulation:
         rank.inbox = []
         for op in step:
             if isinstance(op, Send):
-                self._check_peers(r, op.peers)
-                values = tuple([self._value(rank, c, "sends") for c in op.chunks])
-                posted = _Posted(r, rank.step, values, op.chunks, rank.heard)
-                for peer in op.peers:
-                    self._post(posted, peer, op.lane)
+                peers, chunks, lane = op
+                values = self._values(rank, chunks, "sends")
+                if len(peers) > 1 and len(set(peers)) != len(peers):
+                    raise Fault("peer named twice", f"one send names ranks {list(peers)}")
+                for peer in peers:
+                    self._check_peer(r, peer, lane)
+                    posted = _Posted(r, rank.number, rank.sends, values, chunks, rank.heard)
+                    rank.sends += 1
+                    self._post(rank, posted, peer, lane)
             elif isinstance(op, Recv):
                 self._expect(r, rank, op.peer, op.lane)
             elif isinstance(op, Fold):
@@ -168,7 +182,7 @@ class Simulation:
                     if isinstance(operand, Incoming):
                         self._expect(r, rank, operand.peer, operand.lane)
 
-    def _post(self, posted: _Posted, peer: int, lane: int) -> None:
+    def _post(self, rank: _Rank, posted: _Posted, peer: int, lane: int) -> None:
         key = (posted.rank, peer, lane)
         waiting = self._recvs.get(key)
         if waiting:
@@ -177,27 +191,34 @@ class Simulation:
             self._matched(posted, peer, at)
             self._release(peer)
             return
-        self._sends.setdefault(key, deque()).append(posted)
+        queue = self._sends.get(key)
+        if queue is None:
+            queue = self._sends[key] = deque()
+        queue.append(posted)
         if not self.eager:
-            self.ranks[posted.rank].pending += 1
+            rank.pending += 1
 
     def _expect(self, r: int, rank: _Rank, peer: int, lane: int) -> None:
-        self._check_peers(r, (peer,))
+        self._check_peer(r, peer, lane)
         key = (peer, r, lane)
-        queue = self._sends.get(key)
-        if queue:
-            posted = queue.popleft()
+        sent = self._sends.get(key)
+        if sent:
+            posted = sent.popleft()
             rank.inbox.append(posted)
-            self._matched(posted, r, rank.step)
+            self._matched(posted, r, rank.number)
             if not self.eager:
                 self._release(peer)
             return
-        self._recvs.setdefault(key, deque()).append((rank.step, len(rank.inbox)))
+        queue = self._recvs.get(key)
+        if queue is None:
+            queue = self._recvs[key] = deque()
+        queue.append((rank.number, len(rank.inbox)))
         rank.inbox.append(None)
         rank.pending += 1
 
     def _matched(self, posted: _Posted, target: int, at: int) -> None:
-        self.trace.messages.append(Message(posted.rank, posted.step, target, at, posted.chunks))
+        source, step, order, _, chunks, _ = posted
+        self.trace.messages.append(Message(source, step, target, at, chunks, order))
 
     def _release(self, r: int) -> None:
         """One message less to wait for."""
@@ -212,39 +233,46 @@ class Simulation:
         writes: list[tuple[tuple[Chunk, ...], Sequence[int]]] = []
         staged = 0
         for op in step:
+            if isinstance(op, Send):
+                continue
             if isinstance(op, Recv):
                 writes.append((op.chunks, self._arrival(rank, op.chunks, arrived)))
             elif isinstance(op, Copy):
                 writes.append((op.to, self._operand(rank, op.to, op.source, "copies")))
-            elif isinstance(op, Fold):
+            else:
+                into, operands = op
                 columns: list[Sequence[int]] = []
-                for operand in op.operands:
+                for operand in operands:
                     if isinstance(operand, Incoming):
-                        columns.append(self._arrival(rank, op.into, arrived))
-                        staged += len(op.into)
+                        columns.append(self._arrival(rank, into, arrived))
+                        staged += len(into)
                     else:
-                        columns.append(self._operand(rank, op.into, operand, "folds"))
-                writes.append((op.into, [self.symbols.fold(v) for v in zip(*columns, strict=True)]))
-                rank.folds += (len(op.operands) - 1) * len(op.into)
+                        columns.append(self._operand(rank, into, operand, "folds"))
+                fold = self.symbols.fold
+                writes.append((into, [fold(v) for v in zip(*columns, strict=True)]))
+                rank.folds += (len(operands) - 1) * len(into)
+        held, written, under = rank.held, rank.written, rank.under
         for chunks, values in writes:
             for chunk, value in zip(chunks, values, strict=True):
-                rank.held[chunk] = value
-                rank.written.add(chunk)
-                if chunk in rank.under:
-                    below = rank.under[chunk]
+                held[chunk] = value
+                written.add(chunk)
+                if chunk in under:
+                    below = under[chunk]
                     if value == rank.inputs[below]:
                         rank.lost.discard(below)
                     else:
                         rank.lost.add(below)
-        rank.staged = max(rank.staged, staged)
+        if staged > rank.staged:
+            rank.staged = staged
 
     def _arrival(
         self, rank: _Rank, chunks: tuple[Chunk, ...], arrived: Iterator[_Posted | None]
-    ) -> tuple[int, ...]:
+    ) -> Sequence[int]:
         posted = next(arrived)
         assert posted is not None
-        rank.heard |= posted.heard
-        if not same_sizes(chunks, posted.chunks):
+        if self._listens:
+            rank.heard |= posted.heard
+        if chunks != posted.chunks and not same_sizes(chunks, posted.chunks):
             raise Fault(
                 "mis-sized message",
                 f"expects {chunk_list(chunks)}, but rank {posted.rank} step {posted.step} sent "
@@ -255,14 +283,25 @@ class Simulation:
 
     def _operand(
         self, rank: _Rank, to: tuple[Chunk, ...], source: tuple[Chunk, ...], verb: str
-    ) -> list[int]:
-        if not same_sizes(to, source):
+    ) -> Sequence[int]:
+        if to != source and not same_sizes(to, source):
             raise Fault(
                 "mis-sized operand",
                 f"{verb} {chunk_list(source)} into {chunk_list(to)}: chunks differ in size, "
                 f"so both must be the same ones",
             )
-        return [self._value(rank, c, verb) for c in source]
+        return self._values(rank, source, verb)
+
+    def _values(self, rank: _Rank, chunks: tuple[Chunk, ...], verb: str) -> Sequence[int]:
+        """What chunks hold, all at once where each is held and none is lost in place."""
+        if not rank.lost:
+            try:
+                values = [rank.held[c] for c in chunks]
+            except (KeyError, TypeError):
+                pass
+            else:
+                return values
+        return [self._value(rank, c, verb) for c in chunks]
 
     def _value(self, rank: _Rank, chunk: Chunk, verb: str) -> int:
         try:
@@ -279,13 +318,10 @@ class Simulation:
             self.trace.in_place = False
         return value
 
-    def _check_peers(self, r: int, peers: tuple[int, ...]) -> None:
-        for peer in peers:
-            if not isinstance(peer, int) or not 0 <= peer < self.size:
-                raise Fault(
-                    "no such rank", f"names rank {peer!r}, but ranks are 0..{self.size - 1}"
-                )
-            if peer == r:
-                raise Fault("message to itself", f"names rank {peer}: use copy for own chunks")
-        if len(peers) > 1 and len(set(peers)) != len(peers):
-            raise Fault("peer named twice", f"one send names ranks {list(peers)}")
+    def _check_peer(self, r: int, peer: int, lane: int) -> None:
+        if not isinstance(peer, int) or not 0 <= peer < self.size:
+            raise Fault("no such rank", f"names rank {peer!r}, but ranks are 0..{self.size - 1}")
+        if peer == r:
+            raise Fault("message to itself", f"names rank {peer}: use copy for own chunks")
+        if lane:
+            checked_lane(lane)

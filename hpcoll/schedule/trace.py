@@ -9,13 +9,17 @@ from hpcoll.schedule.operations import Chunk
 
 
 class Message(NamedTuple):
-    """One message of a run, with the step numbers at both ends."""
+    """One message of a run, with the step numbers at both ends.
+
+    `order` numbers the messages of the source in the order in which it sends them.
+    """
 
     source: int
     sent_in: int
     target: int
     received_in: int
     chunks: tuple[Chunk, ...]
+    order: int = 0
 
 
 @dataclass
@@ -26,6 +30,8 @@ class Trace:
     ----------
     messages : list of Message
         In the order in which they matched.
+    steps : list of int
+        For each rank, how many steps it took.
     folds : list of int
         For each rank, chunks folded: operands less one, for each chunk of a fold.
     scratch : list of int
@@ -39,6 +45,7 @@ class Trace:
     """
 
     messages: list[Message] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
     folds: list[int] = field(default_factory=list)
     scratch: list[int] = field(default_factory=list)
     held: list[dict[Chunk, int]] = field(default_factory=list)

@@ -13,10 +13,11 @@ from hpcoll.schedule.collectives import COLLECTIVES
 from hpcoll.schedule.counts import Counts, count
 from hpcoll.schedule.faults import Fault
 from hpcoll.schedule.operations import Step, written_by
-from hpcoll.schedule.problem import Problem
+from hpcoll.schedule.problem import Asked, Problem
 from hpcoll.schedule.simulate import Simulation, Trace
 from hpcoll.schedule.symbols import Symbols, contribution, rank_list
 from hpcoll.schedule.topology import Topology, Watched
+from hpcoll.schedule.uncollected import uncollected
 
 ALL_ROOTS_UP_TO = 8
 
@@ -100,7 +101,8 @@ def prove(
         every = range(size) if size <= ALL_ROOTS_UP_TO else sorted({0, size // 2, size - 1})
         roots = tuple(every) if COLLECTIVES[algorithm.collective].rooted else (0,)
     watched = Watched(topology or Topology.single_node(size))
-    proof = _prove(algorithm, size, roots, watched)
+    with uncollected():
+        proof = _prove(algorithm, size, roots, watched)
     if topology is not None or not watched.seen or proof.fault is not None:
         return replace(proof, topological=watched.seen)
     others = [_prove(algorithm, size, roots, placed) for placed in _placements(size)]
@@ -132,11 +134,14 @@ def _prove(algorithm: Algorithm, size: int, roots: Sequence[int], topology: Topo
     bit_identical = in_place = True
     in_order: dict[object, bool] = {}
     counts: Counts | None = None
-    last: list[list[Step]] = []
+    asked = True
     for root, owners, commutes in _settings(algorithm, size, roots):
+        if not commutes and not asked:
+            continue  # the schedule is the same: the algorithm never asked
+        watch = Asked(commutes)
         try:
             p = algorithm.problem(
-                0, size, root=root, owners=owners, topology=topology, commutes=commutes
+                0, size, root=root, owners=owners, topology=topology, commutes=watch
             )
             reason = algorithm.refuses(p)
             if reason is not None:
@@ -144,13 +149,9 @@ def _prove(algorithm: Algorithm, size: int, roots: Sequence[int], topology: Topo
                     return Proof(algorithm.spec, size, skipped=reason)
                 continue
             problems = [p.at(r) for r in range(size)]
-            schedules = [algorithm.steps(q) for q in problems]
-            if not commutes and schedules == last:
-                continue
-            last = schedules
             symbols = Symbols()
-            trace = _run(problems, schedules, symbols)
-            ordered, identical = _check(problems, schedules, symbols, trace)
+            trace = _run(algorithm, problems, symbols)
+            ordered, identical = _check(algorithm, problems, symbols, trace)
         except ScheduleError as error:
             setting = f"{algorithm.spec} at {size} ranks"
             setting += f", root {root}" if kind.rooted else ""
@@ -164,11 +165,12 @@ def _prove(algorithm: Algorithm, size: int, roots: Sequence[int], topology: Topo
                 fault=f"{setting}: {error}",
                 kind=error.kind if isinstance(error, Fault) else "error",
             )
+        asked = watch.seen
         # A schedule of its own for operators that don't commute decides on the order.
         in_order[root, owners] = ordered
         bit_identical = bit_identical and identical
         in_place = in_place and trace.in_place
-        counts = counts or count(problems, schedules, trace)
+        counts = counts or count(problems, trace)
     return Proof(
         algorithm.spec,
         size,
@@ -203,14 +205,18 @@ def _owner_maps(algorithm: Algorithm, size: int) -> Iterator[tuple[int, ...] | N
         yield ()
 
 
-def _run(problems: list[Problem], schedules: list[list[Step]], symbols: Symbols) -> Trace:
+def _run(algorithm: Algorithm, problems: list[Problem], symbols: Symbols) -> Trace:
+    def simulation(symbols: Symbols, *, eager: bool = False) -> Simulation:
+        schedules = [algorithm.stream(p) for p in problems]
+        return Simulation(problems, schedules, symbols, eager=eager)
+
     try:
-        return Simulation(problems, schedules, symbols).run()
+        return simulation(symbols).run()
     except Fault as fault:
         if fault.kind != "deadlock":
             raise
         try:
-            Simulation(problems, schedules, Symbols(), eager=True).run()
+            simulation(Symbols(), eager=True).run()
         except Fault as eager:
             # What is wrong even with buffers says more than who waits for whom.
             raise (fault if eager.kind == "deadlock" else eager) from None
@@ -224,7 +230,7 @@ def _run(problems: list[Problem], schedules: list[list[Step]], symbols: Symbols)
 
 
 def _check(
-    problems: list[Problem], schedules: list[list[Step]], symbols: Symbols, trace: Trace
+    algorithm: Algorithm, problems: list[Problem], symbols: Symbols, trace: Trace
 ) -> tuple[bool, bool]:
     """Hold the result to the collective; return (rank order kept, bits identical)."""
     kind = COLLECTIVES[problems[0].collective]
@@ -252,7 +258,7 @@ def _check(
                 or symbols.mixed[value]
                 or symbols.chunk[value] != chunk
             ):
-                raise _wrong(symbols, p, schedules[p.rank], chunk, value, want)
+                raise _wrong(symbols, p, algorithm.steps(p), chunk, value, want)
             ordered = ordered and symbols.in_rank_order(value)
             if not by_rank:
                 identical = identical and first.setdefault(chunk, value) == value
