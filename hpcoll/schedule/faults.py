@@ -103,9 +103,6 @@ def check_step(
     Fault
         If two operations touch one chunk, or one can't be written.
     """
-    others = [op for op in step if type(op) is not Send]
-    if len(others) <= 1 and (not others or _touches_one(others[0], memory)):
-        return True
     writers: dict[Chunk, tuple[int, int]] = {}
     local = False
     for i, op in enumerate(step):
@@ -140,12 +137,23 @@ def check_step(
     return in_place
 
 
-def _touches_one(op: Operation, memory: Memory) -> bool:
-    """Whether an operation writes one chunk, and reads no more than that one."""
-    into = written_by(op)
+def is_simple(step: Step, memory: Memory) -> bool:
+    """Whether a step can't have overlaps: all but one operation send, and that touches one chunk.
+
+    This is what most steps are, and quicker to see than to check for overlaps.
+    """
+    single: Operation | None = None
+    for op in step:
+        if not isinstance(op, Send):
+            if single is not None:
+                return False
+            single = op
+    if single is None:
+        return True
+    into = written_by(single)
     if len(into) != 1 or type(into[0]) is not int or not 0 <= into[0] < memory.problem.chunks:
         return False
-    if isinstance(op, Fold):
-        alike = (isinstance(o, Incoming) or o == into for o in op.operands)
-        return bool(op.operands) and all(alike)
-    return isinstance(op, Recv) and memory.problem.collective != "alltoall"
+    if isinstance(single, Fold):
+        alike = [isinstance(o, Incoming) or o == into for o in single.operands]
+        return bool(alike) and all(alike)
+    return isinstance(single, Recv)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from hpcoll.schedule.collectives import COLLECTIVES
 from hpcoll.schedule.deadlock import Key, find_stuck
-from hpcoll.schedule.faults import Fault, check_step, chunk_list, same_sizes, unreadable
+from hpcoll.schedule.faults import Fault, check_step, chunk_list, is_simple, same_sizes, unreadable
 from hpcoll.schedule.memory import Memory
 from hpcoll.schedule.operations import (
     Chunk,
@@ -49,6 +49,11 @@ class _Posted(NamedTuple):
 
 class _Rank:
     """The state of one rank."""
+
+    __slots__ = (
+        "ended", "folds", "heard", "held", "inbox", "inputs", "lost", "memory", "number",
+        "pending", "sends", "staged", "step", "under", "written",
+    )  # fmt: skip
 
     def __init__(self, p: Problem, symbols: Symbols) -> None:
         kind = COLLECTIVES[p.collective]
@@ -116,8 +121,9 @@ class Simulation:
         self._schedules = [iter(schedule) for schedule in schedules]
         self._listens = problems[0].collective == "barrier"
         self._ready = deque(range(self.size))
-        self._sends: dict[Key, deque[_Posted]] = {}
-        self._recvs: dict[Key, deque[tuple[int, int]]] = {}
+        # By source, target and lane: what waits for its counterpart, oldest first.
+        self._sends: dict[Key, list[_Posted]] = {}
+        self._recvs: dict[Key, list[tuple[int, int]]] = {}
 
     def run(self) -> Trace:
         """Run to the end.
@@ -146,8 +152,8 @@ class Simulation:
                 raise
         find_stuck(
             {r: rank.number for r, rank in enumerate(self.ranks) if not rank.ended},
-            {key: [s.step for s in queue] for key, queue in self._sends.items() if queue},
-            {key: [at for at, _ in queue] for key, queue in self._recvs.items() if queue},
+            {key: [s.step for s in queue] for key, queue in self._sends.items()},
+            {key: [at for at, _ in queue] for key, queue in self._recvs.items()},
             eager=self.eager,
         )
         if any(rank.output_lost() for rank in self.ranks):
@@ -161,7 +167,9 @@ class Simulation:
 
     def _enter(self, r: int, rank: _Rank, step: Step) -> None:
         """Post the sends and receives of a step."""
-        if not check_step(step, rank.memory, rank.held_input, rank.under):
+        if not is_simple(step, rank.memory) and not check_step(
+            step, rank.memory, rank.held_input, rank.under
+        ):
             self.trace.in_place = False
         rank.inbox = []
         for op in step:
@@ -184,37 +192,35 @@ class Simulation:
 
     def _post(self, rank: _Rank, posted: _Posted, peer: int, lane: int) -> None:
         key = (posted.rank, peer, lane)
-        waiting = self._recvs.get(key)
-        if waiting:
-            at, slot = waiting.popleft()
-            self.ranks[peer].inbox[slot] = posted
-            self._matched(posted, peer, at)
-            self._release(peer)
+        waiting = self._recvs.pop(key, None)
+        if waiting is None:
+            self._sends.setdefault(key, []).append(posted)
+            if not self.eager:
+                rank.pending += 1
             return
-        queue = self._sends.get(key)
-        if queue is None:
-            queue = self._sends[key] = deque()
-        queue.append(posted)
-        if not self.eager:
-            rank.pending += 1
+        at, slot = waiting.pop(0)
+        if waiting:
+            self._recvs[key] = waiting
+        self.ranks[peer].inbox[slot] = posted
+        self._matched(posted, peer, at)
+        self._release(peer)
 
     def _expect(self, r: int, rank: _Rank, peer: int, lane: int) -> None:
         self._check_peer(r, peer, lane)
         key = (peer, r, lane)
-        sent = self._sends.get(key)
-        if sent:
-            posted = sent.popleft()
-            rank.inbox.append(posted)
-            self._matched(posted, r, rank.number)
-            if not self.eager:
-                self._release(peer)
+        sent = self._sends.pop(key, None)
+        if sent is None:
+            self._recvs.setdefault(key, []).append((rank.number, len(rank.inbox)))
+            rank.inbox.append(None)
+            rank.pending += 1
             return
-        queue = self._recvs.get(key)
-        if queue is None:
-            queue = self._recvs[key] = deque()
-        queue.append((rank.number, len(rank.inbox)))
-        rank.inbox.append(None)
-        rank.pending += 1
+        posted = sent.pop(0)
+        if sent:
+            self._sends[key] = sent
+        rank.inbox.append(posted)
+        self._matched(posted, r, rank.number)
+        if not self.eager:
+            self._release(peer)
 
     def _matched(self, posted: _Posted, target: int, at: int) -> None:
         source, step, order, _, chunks, _ = posted
@@ -230,15 +236,18 @@ class Simulation:
     def _complete(self, rank: _Rank, step: Step) -> None:
         """Carry out the writes of a step, whose messages are all there."""
         arrived = iter(rank.inbox)
-        writes: list[tuple[tuple[Chunk, ...], Sequence[int]]] = []
+        chunks: list[Chunk] = []
+        values: list[int] = []
         staged = 0
         for op in step:
             if isinstance(op, Send):
                 continue
             if isinstance(op, Recv):
-                writes.append((op.chunks, self._arrival(rank, op.chunks, arrived)))
+                chunks += op.chunks
+                values += self._arrival(rank, op.chunks, arrived)
             elif isinstance(op, Copy):
-                writes.append((op.to, self._operand(rank, op.to, op.source, "copies")))
+                chunks += op.to
+                values += self._operand(rank, op.to, op.source, "copies")
             else:
                 into, operands = op
                 columns: list[Sequence[int]] = []
@@ -248,22 +257,26 @@ class Simulation:
                         staged += len(into)
                     else:
                         columns.append(self._operand(rank, into, operand, "folds"))
-                fold = self.symbols.fold
-                writes.append((into, [fold(v) for v in zip(*columns, strict=True)]))
+                chunks += into
+                values += map(self.symbols.fold, zip(*columns, strict=True))
                 rank.folds += (len(operands) - 1) * len(into)
-        held, written, under = rank.held, rank.written, rank.under
-        for chunks, values in writes:
-            for chunk, value in zip(chunks, values, strict=True):
-                held[chunk] = value
-                written.add(chunk)
-                if chunk in under:
-                    below = under[chunk]
-                    if value == rank.inputs[below]:
-                        rank.lost.discard(below)
-                    else:
-                        rank.lost.add(below)
+        rank.held.update(zip(chunks, values, strict=True))
+        rank.written.update(chunks)
+        if rank.under:
+            self._note_lost(rank, chunks, values)
         if staged > rank.staged:
             rank.staged = staged
+
+    def _note_lost(self, rank: _Rank, chunks: list[Chunk], values: list[int]) -> None:
+        """Note which inputs an in-place call would have overwritten, and which are back."""
+        under, inputs, lost = rank.under, rank.inputs, rank.lost
+        for chunk, value in zip(chunks, values, strict=True):
+            if chunk in under:
+                below = under[chunk]
+                if value == inputs[below]:
+                    lost.discard(below)
+                else:
+                    lost.add(below)
 
     def _arrival(
         self, rank: _Rank, chunks: tuple[Chunk, ...], arrived: Iterator[_Posted | None]
@@ -294,7 +307,7 @@ class Simulation:
 
     def _values(self, rank: _Rank, chunks: tuple[Chunk, ...], verb: str) -> Sequence[int]:
         """What chunks hold, all at once where each is held and none is lost in place."""
-        if not rank.lost:
+        if not rank.lost or rank.written.issuperset(chunks):
             try:
                 values = [rank.held[c] for c in chunks]
             except (KeyError, TypeError):

@@ -54,6 +54,8 @@ class Symbols:
         found = self._index.get(key)
         if found is not None:
             return found
+        if len(parts) == 2:
+            return self._pair(key, parts[0], parts[1])
         mask, twice, mixed = 0, 0, False
         chunk = self.chunk[parts[0]]
         order: tuple[int, int] | None = self._order[parts[0]]
@@ -66,6 +68,18 @@ class Symbols:
                 fits = order is not None and after is not None and order[1] < after[0]
                 order = (order[0], after[1]) if fits else None  # type: ignore[index]
         return self._add(key, chunk, mask, twice, mixed, order)
+
+    def _pair(self, key: Hashable, a: int, b: int) -> int:
+        """What most folds are: two values that are right so far."""
+        left, right = self._order[a], self._order[b]
+        order = None
+        if left is not None and right is not None and left[1] < right[0]:
+            order = (left[0], right[1])
+        mask, other = self.mask[a], self.mask[b]
+        chunk = self.chunk[a]
+        mixed = self.mixed[a] or self.mixed[b] or chunk != self.chunk[b]
+        twice = self.twice[a] | self.twice[b] | (mask & other)
+        return self._add(key, chunk, mask | other, twice, mixed, order)
 
     def in_rank_order(self, value: int) -> bool:
         """Whether contributions are combined in the order of the ranks."""

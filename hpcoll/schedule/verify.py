@@ -20,6 +20,8 @@ from hpcoll.schedule.topology import Topology, Watched
 from hpcoll.schedule.uncollected import uncollected
 
 ALL_ROOTS_UP_TO = 8
+IRREGULAR_UP_TO = 256
+"""Up to so many ranks chunks are also given to owners at random."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +103,26 @@ def prove(
         every = range(size) if size <= ALL_ROOTS_UP_TO else sorted({0, size // 2, size - 1})
         roots = tuple(every) if COLLECTIVES[algorithm.collective].rooted else (0,)
     watched = Watched(topology or Topology.single_node(size))
-    with uncollected():
-        proof = _prove(algorithm, size, roots, watched)
+    proof = _prove(algorithm, size, roots, watched)
     if topology is not None or not watched.seen or proof.fault is not None:
         return replace(proof, topological=watched.seen)
     others = [_prove(algorithm, size, roots, placed) for placed in _placements(size)]
-    proved = [p for p in (proof, *others) if p.proved]
+    return replace(_merged([proof, *others]), topological=True)
+
+
+def _merged(proofs: Sequence[Proof]) -> Proof:
+    """What several proofs of one algorithm and number of ranks say together."""
+    for proof in proofs:
+        if proof.fault is not None:
+            return proof
+    proved = [p for p in proofs if p.proved]
+    if not proved:
+        return proofs[0]
     return replace(
-        next((p for p in others if p.fault), proved[0] if proved else proof),
+        proved[0],
         rank_order=all(p.rank_order for p in proved),
         bit_identical=all(p.bit_identical for p in proved),
         in_place=all(p.in_place for p in proved),
-        topological=True,
     )
 
 
@@ -131,71 +141,53 @@ def _placements(size: int) -> Iterator[Topology]:
 def _prove(algorithm: Algorithm, size: int, roots: Sequence[int], topology: Topology) -> Proof:
     """The proof for one placement of the ranks."""
     kind = COLLECTIVES[algorithm.collective]
-    bit_identical = in_place = True
-    in_order: dict[object, bool] = {}
-    counts: Counts | None = None
-    asked = True
-    for root, owners, commutes in _settings(algorithm, size, roots):
-        if not commutes and not asked:
-            continue  # the schedule is the same: the algorithm never asked
-        watch = Asked(commutes)
-        try:
-            p = algorithm.problem(
-                0, size, root=root, owners=owners, topology=topology, commutes=watch
+    found = Proof(algorithm.spec, size, rank_order=True, bit_identical=True, in_place=True)
+    settings = [(root, owners) for root in roots for owners in _owner_maps(algorithm, size)]
+    for number, (root, owners) in enumerate(settings):
+        ordered = True
+        for commutes in (True, False) if kind.reduces else (True,):
+            asked = Asked(commutes)
+            try:
+                p = algorithm.problem(
+                    0, size, root=root, owners=owners, topology=topology, commutes=asked
+                )
+                reason = algorithm.refuses(p)
+                if reason is not None:
+                    if number == 0:
+                        return Proof(algorithm.spec, size, skipped=reason)
+                    break
+                with uncollected():
+                    problems = [p.at(r) for r in range(size)]
+                    symbols = Symbols()
+                    trace = _run(algorithm, problems, symbols)
+                    ordered, identical = _check(algorithm, problems, symbols, trace)
+                    if number == 0 and commutes:
+                        found = replace(found, counts=count(problems, trace))
+            except ScheduleError as error:
+                setting = f"{algorithm.spec} at {size} ranks"
+                setting += f", root {root}" if kind.rooted else ""
+                setting += "" if owners is None else f", chunks owned by ranks {list(owners)}"
+                if len(topology.nodes) > 1:
+                    setting += f", on nodes {list(topology.node_of)}"
+                setting += "" if commutes else ", operator that doesn't commute"
+                kind_of = error.kind if isinstance(error, Fault) else "error"
+                return Proof(algorithm.spec, size, fault=f"{setting}: {error}", kind=kind_of)
+            found = replace(
+                found,
+                bit_identical=found.bit_identical and identical,
+                in_place=found.in_place and trace.in_place,
             )
-            reason = algorithm.refuses(p)
-            if reason is not None:
-                if counts is None:
-                    return Proof(algorithm.spec, size, skipped=reason)
-                continue
-            problems = [p.at(r) for r in range(size)]
-            symbols = Symbols()
-            trace = _run(algorithm, problems, symbols)
-            ordered, identical = _check(algorithm, problems, symbols, trace)
-        except ScheduleError as error:
-            setting = f"{algorithm.spec} at {size} ranks"
-            setting += f", root {root}" if kind.rooted else ""
-            setting += "" if owners is None else f", chunks owned by ranks {list(owners)}"
-            if len(topology.nodes) > 1:
-                setting += f", on nodes {list(topology.node_of)}"
-            setting += "" if commutes else ", operator that doesn't commute"
-            return Proof(
-                algorithm.spec,
-                size,
-                fault=f"{setting}: {error}",
-                kind=error.kind if isinstance(error, Fault) else "error",
-            )
-        asked = watch.seen
+            if not asked.seen:
+                break  # the schedule is the same for operators that don't commute
         # A schedule of its own for operators that don't commute decides on the order.
-        in_order[root, owners] = ordered
-        bit_identical = bit_identical and identical
-        in_place = in_place and trace.in_place
-        counts = counts or count(problems, trace)
-    return Proof(
-        algorithm.spec,
-        size,
-        rank_order=all(in_order.values()),
-        bit_identical=bit_identical,
-        in_place=in_place,
-        counts=counts,
-    )
-
-
-def _settings(
-    algorithm: Algorithm, size: int, roots: Sequence[int]
-) -> Iterator[tuple[int, tuple[int, ...] | None, bool]]:
-    """Every root, owner map and kind of operator to prove a schedule with."""
-    reduces = COLLECTIVES[algorithm.collective].reduces
-    for root in roots:
-        for owners in _owner_maps(algorithm, size):
-            for commutes in (True, False) if reduces else (True,):
-                yield root, owners, commutes
+        found = replace(found, rank_order=found.rank_order and ordered)
+    return found
 
 
 def _owner_maps(algorithm: Algorithm, size: int) -> Iterator[tuple[int, ...] | None]:
     """The regular owner map, and some where ranks own several chunks, none, or far ones."""
     yield None
-    if not COLLECTIVES[algorithm.collective].owned:
+    if not COLLECTIVES[algorithm.collective].owned or size > IRREGULAR_UP_TO:
         return
     yield tuple(random.Random(size).choices(range(size), k=size + 2))
     if size <= ALL_ROOTS_UP_TO:
