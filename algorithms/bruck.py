@@ -3,31 +3,35 @@
 from collections.abc import Iterator
 from typing import Any
 
+from hpcoll.algorithms._blocks import blocks
+from hpcoll.algorithms._radix import at_least_two
 from hpcoll.schedule import Problem, algorithm, copy, recv, send
 
 SOURCE = "Bruck, Ho, Kipnis, Upfal, Weathersby 1997, doi:10.1109/71.642949"
 
 
-@algorithm("allgather", name="bruck", source=SOURCE)
-def allgather(p: Problem) -> Iterator[Any]:
-    """Twice as many blocks each round: those of the ranks that follow one's own."""
-
-    def blocks(first: int, count: int) -> list[int]:
-        return [c for k in range(count) for c in p.owned((first + k) % p.size)]
-
+@algorithm("allgather", name="bruck", when=at_least_two, source=SOURCE)
+def allgather(p: Problem, *, radix: int = 2) -> Iterator[Any]:
+    """`radix` times as many blocks each round: those of the ranks that follow one's own."""
     have = 1
     while have < p.size:
-        count = min(have, p.size - have)
-        left, right = (p.rank - have) % p.size, (p.rank + have) % p.size
-        yield send(left, *blocks(p.rank, count)), recv(right, *blocks(right, count))
-        have += count
+        hops = range(have, min(radix * have, p.size), have)
+        yield (
+            [
+                send((p.rank - hop) % p.size, *blocks(p, range(p.rank, p.rank + count)))
+                for hop in hops
+                for count in [min(have, p.size - hop)]
+            ],
+            [
+                recv(source % p.size, *blocks(p, range(source, source + count)))
+                for hop in hops
+                for source, count in [(p.rank + hop, min(have, p.size - hop))]
+            ],
+        )
+        have *= radix
 
 
-def _radix(p: Problem, *, radix: int) -> str | None:
-    return "radix must be 2 or more" if radix < 2 else None
-
-
-@algorithm("alltoall", name="bruck", when=_radix, source=SOURCE)
+@algorithm("alltoall", name="bruck", when=at_least_two, source=SOURCE)
 def alltoall(p: Problem, *, radix: int = 2) -> Iterator[Any]:
     """A chunk travels the digits of its distance, lowest first, relayed on its way."""
 

@@ -1,7 +1,7 @@
 """Recursive halving: halve what one is responsible for with each exchange.
 
-Partners are 1, 2, 4, ... away, the nearest first: it gets the largest message, and
-the ranks that a partial sum stands for stay neighbours, which keeps their order.
+Partners are 1, 2, 4, ... away. With the nearest first, the ranks that a partial sum
+stands for stay neighbours, which keeps their order.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def allreduce(p: Problem) -> Iterator[Any]:
     source="Thakur, Rabenseifner, Gropp 2005, doi:10.1177/1094342005051521",
 )
 def reduce_scatter(p: Problem) -> Iterator[Any]:
-    """Keep the blocks of the members that agree with one in ever more low bits."""
+    """Farthest first, so that blocks are neighbours; nearest first where order matters."""
     team = Team.of(p.size)
     me = team.member(p.rank)
     if me is None:
@@ -58,18 +58,24 @@ def reduce_scatter(p: Problem) -> Iterator[Any]:
         yield recv(p.rank + 1, *p.owned(p.rank))
         return
 
-    def share(member: int, stride: int) -> list[int]:
-        members = range(member % stride, team.size, stride)
+    def share(member: int, bit: int) -> list[int]:
+        """The blocks of the members that agree with one in the bits dealt with so far."""
+        if p.commutes:
+            first = member & -bit
+            ranks = range(team.ranks(first).start, team.ranks(first + bit - 1).stop)
+            return [c for r in ranks for c in p.owned(r)]
+        members = range(member % (2 * bit), team.size, 2 * bit)
         return [c for m in members for r in team.ranks(m) for c in p.owned(r)]
 
     if me < team.pairs:
         yield recv_reduce(p.rank - 1, *range(p.chunks), first=True)
-    for k in range(team.size.bit_length() - 1):
-        other = me ^ 1 << k
+    bits = [1 << k for k in range(team.size.bit_length() - 1)]
+    for bit in reversed(bits) if p.commutes else bits:
+        other = me ^ bit
         peer = team.rank(other)
         yield (
-            send(peer, *share(other, 2 << k)),
-            recv_reduce(peer, *share(me, 2 << k), first=peer < p.rank),
+            send(peer, *share(other, bit)),
+            recv_reduce(peer, *share(me, bit), first=peer < p.rank),
         )
     if me < team.pairs:
         yield send(p.rank - 1, *p.owned(p.rank - 1))

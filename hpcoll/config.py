@@ -55,6 +55,8 @@ class Settings:
         Larger messages are split; 0 leaves it to the library's own limit.
     cache_size : int
         Recipes that a communicator keeps.
+    ranks_per_node : int
+        So many consecutive ranks are taken as one node; 0: those that share memory.
     """
 
     algorithm: tuple[tuple[str, str], ...] = ()
@@ -67,6 +69,7 @@ class Settings:
     hooks: bool = True
     max_message_nbytes: int = 0
     cache_size: int = 256
+    ranks_per_node: int = 0
 
 
 class Row(NamedTuple):
@@ -137,6 +140,10 @@ def _positive_int(text: str) -> int:
     return int(text)
 
 
+def _whole(text: str) -> int:
+    return 0 if text == "0" else _positive_int(text)
+
+
 def _one_of(*names: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in names:
@@ -205,6 +212,11 @@ _TABLE: tuple[tuple[str, Callable[[str], Any], str], ...] = (
         "Split larger messages, as 64K, 1M or 2G; 0 is the library's own limit.",
     ),
     ("cache_size", _positive_int, "Recipes that a communicator keeps."),
+    (
+        "ranks_per_node",
+        _whole,
+        "So many consecutive ranks are a node to hierarchical algorithms; 0: as MPI finds them.",
+    ),
 )
 
 _LOCAL = ("warn_s", "stall_s")

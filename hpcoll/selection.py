@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import log2, sqrt
 
 from hpcoll.errors import RegistryError, ScheduleError
 from hpcoll.runtime.native import INT_MAX, native_refuses
@@ -53,6 +54,9 @@ STEPS_LIMIT = 20_000
 
 COUNTED_WHOLE = 4000
 """Up to so many messages of all ranks a schedule is counted as a whole."""
+
+SEGMENTS_LIMIT = 64
+"""The most segments that a message is cut into of itself."""
 
 PAIRS_LIMIT = 4096
 """Above so many ranks the pairs of an alltoall are too many to look at."""
@@ -156,7 +160,7 @@ def choose(
         reason = unfit(algorithm, size, dtype=dtype, op=op, root=root, topology=topology)
         if reason is not None:
             raise RegistryError(f"{algorithm.spec} can't serve this call: {reason}")
-        return Choice(algorithm, "asked for by name")
+        return Choice(fitted(algorithm, size, nbytes, root, topology), "asked for by name")
     fit: list[tuple[Algorithm, Cost]] = []
     notes: list[tuple[str, Cost | str]] = []
     native: Choice | None = None
@@ -168,9 +172,13 @@ def choose(
                 native = Choice(algorithm, f"from {least} B on: {why}")
             notes.append((algorithm.spec, reason or f"not counted; {_native_note(least, why)}"))
             continue
-        cost = None if reason else cost_of(algorithm, size, nbytes, root, topology)
+        if reason is not None:
+            notes.append((algorithm.spec, reason))
+            continue
+        algorithm = fitted(algorithm, size, nbytes, root, topology)
+        cost = cost_of(algorithm, size, nbytes, root, topology)
         if cost is None:
-            notes.append((algorithm.spec, reason or f"more than {STEPS_LIMIT} steps"))
+            notes.append((algorithm.spec, f"more than {STEPS_LIMIT} steps"))
             continue
         notes.append((algorithm.spec, cost))
         fit.append((algorithm, cost))
@@ -240,6 +248,36 @@ def unfit(
         if fault is not None:
             return f"its proof fails: {fault}"
     return None
+
+
+def fitted(
+    algorithm: Algorithm,
+    size: int,
+    nbytes: int,
+    root: int = 0,
+    topology: Topology | None = None,
+) -> Algorithm:
+    """The algorithm with as many segments as suit the message, unless the user said so.
+
+    A pipeline of s segments takes ``(a + b s) (latency + nbytes / s * beta)``, which is
+    least for ``s = sqrt(a nbytes beta / (b latency))``; a and b are counted from the
+    schedules of one and of two segments. A power of two is taken, so that few schedules
+    serve all sizes.
+    """
+    if "segments" not in dict(algorithm.tunables) or "segments" in algorithm.given:
+        return algorithm
+
+    def cut(segments: int) -> Algorithm:
+        tunables = {**dict(algorithm.tunables), "segments": segments}
+        return replace(algorithm, tunables=tuple(tunables.items()))
+
+    one = _counted(cut(1), size, root, topology)
+    two = _counted(cut(2), size, root, topology)
+    if one is None or two is None or two[0] <= one[0]:
+        return cut(1)
+    each = two[0] - one[0]
+    best = sqrt((one[0] - each) * nbytes * BETA_US / (each * (ALPHA_US + OVERHEAD_US)))
+    return cut(min(SEGMENTS_LIMIT, 1 << round(log2(max(best, 1)))))
 
 
 def cost_of(

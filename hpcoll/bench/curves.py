@@ -73,8 +73,9 @@ def lines_of(sources: Sequence[tuple[str, Results]], collective: str) -> list[Li
         prefix = f"{label}: " if len(sources) > 1 else ""
         rows = [r for r in results.rows if r.collective == collective and r.bytes > 0]
         groups: dict[str, list[Row]] = {}
+        swept = _swept(rows)
         for row in rows:
-            groups.setdefault(_name(row, told), []).append(row)
+            groups.setdefault(_name(row, told, swept), []).append(row)
         ranks = results.info.ranks
         for name, group in groups.items():
             kind = "native" if name.split(",")[0] == "native" else "algorithm"
@@ -148,8 +149,25 @@ def _varies(rows: Sequence[Row], name: str) -> bool:
     return any(len(v) > 1 for v in values.values())
 
 
-def _name(row: Row, told: Sequence[str]) -> str:
-    parts = [row.algorithm.removeprefix(f"{row.collective}/")]
+def _unsegmented(algorithm: str) -> str:
+    """An algorithm without its number of segments: what was chosen, and not asked for."""
+    name, _, tunables = algorithm.partition(":")
+    rest = [t for t in tunables.split(",") if t and not t.startswith("segments=")]
+    return f"{name}:{','.join(rest)}" if rest else name
+
+
+def _swept(rows: Sequence[Row]) -> set[str]:
+    """The algorithms of which several numbers of segments were measured at one size."""
+    found: dict[tuple[str, int], set[str]] = {}
+    for r in rows:
+        found.setdefault((_unsegmented(r.algorithm), r.bytes), set()).add(r.algorithm)
+    return {name for (name, _), specs in found.items() if len(specs) > 1}
+
+
+def _name(row: Row, told: Sequence[str], swept: set[str]) -> str:
+    name = _unsegmented(row.algorithm)
+    name = row.algorithm if name in swept else name
+    parts = [name.removeprefix(f"{row.collective}/")]
     for n in told:
         if n == "in_place":
             parts.append("in place" if row.in_place else "out of place")

@@ -99,9 +99,9 @@ class Bench:
             raise ConfigError(f"--root {options.root}: there are ranks 0 to {self.size - 1}")
         self.dtype = DTYPES[options.dtype]
         self.op: Op | None = BUILTIN[options.op] if self.kind.reduces else None
-        self.algorithms = self._algorithms()
         crowded = self._pin()
         self.comm = Communicator(transport=options.transport)
+        self.algorithms = self._algorithms()
         self.native = self.world.Dup()
         one_node = len(self.comm.topology.nodes) == 1
         self.meet = NodeBarrier(self.native, one_node=one_node, crowded=crowded)
@@ -259,10 +259,11 @@ class Bench:
         usable = []
         for a in registry.algorithms(self.kind.name):
             reason = unfit(
-                a, self.size, dtype=dtype_name(self.dtype), op=self.op, root=self.options.root
-            )
+                a, self.size, dtype=dtype_name(self.dtype), op=self.op, root=self.options.root,
+                topology=self.comm.topology,
+            )  # fmt: skip
             if reason is None:
-                usable.append(a.spec)
+                usable.append(a.full_name)
             elif self.rank == 0:
                 print(f"# {a.spec} left out: {reason}", flush=True)
         if not usable:

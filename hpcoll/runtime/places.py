@@ -138,13 +138,14 @@ class Numbered(Places):
             first, end = run
             if first < 0 or end > len(bases):
                 break
-            base = bases[first]
-            if bases.count(base, first, end) < end - first:
-                break
-            start = self._region(first, base)
-            last = self._region(end - 1, base)
-            _join(found, (base, start[1], last[1] + last[2] - start[1]))
             at += end - first
+            while first < end:
+                base = bases[first]
+                # Up to where the base is another one.
+                upto = end - len(bases[first:end].lstrip(bytes((base,))))
+                start, last = self._region(first, base), self._region(upto - 1, base)
+                _join(found, (base, start[1], last[1] + last[2] - start[1]))
+                first = upto
         for c in chunks[at:]:
             if type(c) is not Place:
                 _join(found, self._region(c, bases[self._checked(c)]))  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from hpcoll.runtime.patience import Patience
 from hpcoll.runtime.record import failure_of, rank_words, trail
 from hpcoll.runtime.run import Run
 from hpcoll.runtime.transport import Channel, load_transport
+from hpcoll.schedule.topology import Topology
 
 _serial = itertools.count()
 
@@ -71,6 +72,8 @@ class Session:
         self.agreement = Agreement(self.mailbox, self._book.spoken)
         module = self._load(transport)
         self.topology, crowded = discover(comm)
+        if settings.ranks_per_node:
+            self.topology = Topology.blocks(self.size, settings.ranks_per_node)
         self.channel: Channel = module.open_channel(
             comm,
             limit=settings.max_message_nbytes,

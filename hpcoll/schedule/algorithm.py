@@ -70,6 +70,12 @@ class Algorithm:
         return f"{self.full_name}:{values}" if values else self.full_name
 
     @property
+    def asked(self) -> str:
+        """The name with the tunables that the user set."""
+        values = ",".join(f"{k}={v}" for k, v in self.tunables if k in self.given)
+        return f"{self.full_name}:{values}" if values else self.full_name
+
+    @property
     def native(self) -> bool:
         """Whether this is the communication library's own collective."""
         return self.function is None

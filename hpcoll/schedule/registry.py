@@ -277,8 +277,9 @@ def find(spec: str, collective: str | None = None) -> Algorithm:
     base = f"{kind}/{name}"
     found = _algorithms.get(base)
     if found is None:
-        near = get_close_matches(base, _algorithms, n=1, cutoff=0.6)
         known = [a.name for a in _algorithms.values() if a.collective == kind]
+        near = [f"{kind}/{n}" for n in get_close_matches(name, known, n=1, cutoff=0.6)]
+        near = near or get_close_matches(base, _algorithms, n=1, cutoff=0.75)
         hint = f"; did you mean {near[0]}?" if near else ""
         has = f" ({kind} has: {', '.join(sorted(known))})" if known else ""
         raise RegistryError(f"no algorithm {base!r}{hint}{has}")

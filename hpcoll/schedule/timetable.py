@@ -2,66 +2,52 @@
 
 from __future__ import annotations
 
-import heapq
-
 from hpcoll.schedule.trace import Trace
 
 
 def timetable(trace: Trace) -> list[int]:
     """The round of each message, in the order of ``trace.messages``; the first round is 0.
 
-    Each message takes one round. A rank's messages leave in the order of its steps and
-    of the peers in a step; each starts when the rank is in the step, the one before it
-    has left, and the receiver's port is free. A step ends with the last of its messages.
+    A message takes one round, in which both ranks are in its step. Of the messages of a
+    step a rank sends the first whose receiver is there and has its port free. A rank goes
+    on to its next step in the round after the last message of a step.
     """
     messages = trace.messages
     size = len(trace.steps)
-    # The messages that are still to come in each step of each rank.
+    # Of each step of each rank: how many messages it still waits for, and which it sends.
     left = [[0] * steps for steps in trace.steps]
-    leaving: list[list[int]] = [[] for _ in range(size)]
-    for i, m in enumerate(messages):
+    sends: list[dict[int, list[int]]] = [{} for _ in range(size)]
+    for i in sorted(range(len(messages)), key=lambda i: messages[i].order):
+        m = messages[i]
         left[m.source][m.sent_in] += 1
         left[m.target][m.received_in] += 1
-        leaving[m.source].append(i)
-    for queue in leaving:
-        queue.sort(key=lambda i: messages[i].order, reverse=True)
-    ends = [[0] * steps for steps in trace.steps]
+        sends[m.source].setdefault(m.sent_in, []).append(i)
     rounds = [0] * len(messages)
     step = [0] * size
-    out_free = [0] * size
-    in_free = [0] * size
-    queued = [False] * size
-    heap: list[tuple[int, int]] = []
-
-    def advance(r: int) -> None:
-        """Go to the next steps of a rank while nothing in them is under way."""
-        at, rest, end = step[r], left[r], ends[r]
-        while at < len(rest) and not rest[at]:
-            at += 1
-            if at < len(rest):
-                end[at] = max(end[at], end[at - 1])
-        step[r] = at
-        if leaving[r] and not queued[r] and messages[leaving[r][-1]].sent_in == at:
-            begin = end[at - 1] if at else 0
-            heapq.heappush(heap, (max(begin, out_free[r]), r))
-            queued[r] = True
-
-    for r in range(size):
-        advance(r)
-    while heap:
-        now, r = heapq.heappop(heap)
-        i = leaving[r][-1]
-        source, sent_in, target, received_in, _, _ = messages[i]
-        if in_free[target] > now:
-            heapq.heappush(heap, (in_free[target], r))
-            continue
-        leaving[r].pop()
-        queued[r] = False
-        rounds[i] = now
-        out_free[r] = in_free[target] = now + 1
-        for rank, at in ((source, sent_in), (target, received_in)):
-            left[rank][at] -= 1
-            ends[rank][at] = max(ends[rank][at], now + 1)
-        advance(r)
-        advance(target)
-    return rounds
+    moved: set[int] | range = range(size)
+    now = 0
+    while True:
+        for r in moved:
+            while step[r] < len(left[r]) and not left[r][step[r]]:
+                step[r] += 1
+        senders = [r for r in range(size) if sends[r].get(step[r])]
+        if not senders:
+            return rounds
+        busy: set[int] = set()
+        sent: list[int] = []
+        for r in senders:
+            queue = sends[r][step[r]]
+            for place, i in enumerate(queue):
+                target = messages[i].target
+                if step[target] == messages[i].received_in and target not in busy:
+                    busy.add(target)
+                    sent.append(i)
+                    del queue[place]
+                    break
+        for i in sent:
+            m = messages[i]
+            rounds[i] = now
+            left[m.source][m.sent_in] -= 1
+            left[m.target][m.received_in] -= 1
+        moved = {r for i in sent for r in (messages[i].source, messages[i].target)}
+        now += 1

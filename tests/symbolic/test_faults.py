@@ -393,10 +393,10 @@ REAL = [a for a in algorithms() if not a.native]
 def mutant(base: Algorithm, change: Change) -> Algorithm:
     """The algorithm with the steps of each rank changed."""
 
-    def function(p: Problem) -> Iterator[Any]:
+    def function(p: Problem, **tunables: int) -> Iterator[Any]:
         yield from change(p, base.steps(p))
 
-    return replace(base, function=function, tunables=(), when=lambda p: base.refuses(p))
+    return replace(base, function=function)
 
 
 def outputs(p: Problem) -> list[Any]:
