@@ -226,7 +226,7 @@ def test_an_unknown_collective_or_tunable_without_default_is_refused(
 def test_an_unknown_name_gives_a_suggestion_and_what_there_is() -> None:
     with pytest.raises(RegistryError, match="did you mean allreduce/ring"):
         find("allreduce/rnig")
-    with pytest.raises(RegistryError, match="allgather has: .*bruck, circulant, direct"):
+    with pytest.raises(RegistryError, match=r"allgather has: .*bruck, circulant, direct"):
         find("xyz", "allgather")
     with pytest.raises(RegistryError, match="must be written as collective/algorithm"):
         find("ring")

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from hpcoll.cost import Cost, cost_of
 from hpcoll.errors import RegistryError
 from hpcoll.schedule import registry, send
 from hpcoll.schedule.collectives import COLLECTIVES
 from hpcoll.schedule.ops import BUILTIN, make_op
-from hpcoll.selection import NATIVE_FROM, Cost, choose, cost_of, unfit
+from hpcoll.selection import NATIVE_FROM, choose, unfit
 
 SUM = BUILTIN["sum"]
 FIRST = make_op(lambda a, b: a, commute=False, name="first")
