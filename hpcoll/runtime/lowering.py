@@ -148,6 +148,8 @@ class _Lowering:
 
     def step(self, step: Step) -> None:
         """Emit the rows of one step."""
+        if len(step) == 2 and self._exchange(step):
+            return
         out, places = self.out, self.places
         outgoing: list[tuple[Send, list[Region]]] = []
         todo: list[tuple[Operation, tuple[Chunk, ...], list[Region], list[list[Region]]]] = []
@@ -191,6 +193,47 @@ class _Lowering:
         out.release_to(mark)
         for _, chunks, _, _ in todo:
             places.wrote(chunks)
+
+    def _exchange(self, step: Step) -> bool:
+        """Emit a step of the commonest kind, which rings have by the thousand.
+
+        One chunk goes to one rank, and another one comes from one and is folded at most
+        with what is there. The rows are those that any step would get, sooner.
+        """
+        message, op = step
+        places = self.places
+        if type(message) is not Send or type(places) is not Numbered or self._copy is not None:
+            return False
+        peers, sent, lane = message
+        got = written_by(op)
+        if lane or len(peers) != 1 or len(sent) != 1 or len(got) != 1 or sent == got:
+            return False
+        region, home = places.single(sent[0]), places.single(got[0], home=True)
+        if region is None or home is None or not region[2] or not home[2]:
+            return False
+        if region[2] > self.limit or home[2] > self.limit:
+            return False
+        if type(op) is Recv:
+            if op.lane:
+                return False
+            self.out.exchange(home, op.peer, region, peers[0])
+        elif type(op) is Fold and len(op.operands) == 2:
+            first, second = op.operands
+            ordered = type(first) is Incoming
+            source, own = (first, second) if ordered else (second, first)
+            now = places.single(got[0])
+            if type(source) is not Incoming or source.lane or own != got or now is None:
+                return False
+            out = self.out
+            mark = out.scratch
+            landing = out.reserve(home[2])
+            out.exchange(landing, source.peer, region, peers[0])
+            out.combine((landing, now) if ordered else (now, landing), home)
+            out.release_to(mark)
+        else:
+            return False
+        places.wrote(got)
+        return True
 
     def finish(self, divisor: int, lone: bool) -> None:
         """Put outputs that no step wrote in their place, and divide for an average."""

@@ -74,7 +74,7 @@ class Numbered(Places):
             pairs = zip(self._source, self._home, strict=True)
             self._source = bytes([DST if (s, h) == (SRC, DST) else s for s, h in pairs])
             self._now = bytearray(self._source)
-        self._scratch = self._reserve(steps) if SCRATCH in self._home else []
+        self._scratch = self._reserve(steps) if SCRATCH in self._home else [0] * p.chunks
 
     def _reserve(self, steps: Iterable[Step]) -> list[int]:
         """Scratch for the chunks that the schedule writes and that aren't outputs."""
@@ -102,6 +102,12 @@ class Numbered(Places):
 
     def write(self, chunks: Sequence[Chunk]) -> list[Region]:
         return self._regions(chunks, self._home)
+
+    def single(self, chunk: Chunk, *, home: bool = False) -> Region | None:
+        """Where one numbered chunk lies, now or once it has been written; None if it is none."""
+        if type(chunk) is not int or not 0 <= chunk < len(self._now):
+            return None
+        return self._region(chunk, (self._home if home else self._now)[chunk])
 
     def wrote(self, chunks: Sequence[Chunk]) -> None:
         if len(chunks) > 1 and (run := _run(chunks)):

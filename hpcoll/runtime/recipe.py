@@ -73,8 +73,9 @@ class RowWriter:
     def reserve(self, nbytes: int) -> Region:
         """Scratch memory for the whole run."""
         at = self.scratch
-        self.scratch += -(-nbytes // CACHE_LINE_NBYTES) * CACHE_LINE_NBYTES
-        self._scratch_peak = max(self._scratch_peak, self.scratch)
+        self.scratch = at - (-nbytes // CACHE_LINE_NBYTES) * CACHE_LINE_NBYTES
+        if self.scratch > self._scratch_peak:
+            self._scratch_peak = self.scratch
         return SCRATCH, at, nbytes
 
     def release_to(self, mark: int) -> None:
@@ -110,6 +111,19 @@ class RowWriter:
             self._operands += (base, offset)
             self._steps.append(self.step)
             self._posted += 1
+
+    def exchange(self, into: Region, source: int, outgoing: Region, target: int) -> None:
+        """Receive from one rank while sending to another; as `recv`, `send` and `wait`."""
+        at = len(self._operands) // 2
+        self._rows += (
+            *(RECV, 0, 1, at, into[2], source, 0, 0),
+            *(SEND, 1, 0, at + 1, outgoing[2], target, 0, 0),
+            *(WAIT, 0, 0, at + 2, 0, 0, 0, 0),
+        )
+        self._operands += (into[0], into[1], outgoing[0], outgoing[1])
+        self._steps += (self.step, self.step, self.step)
+        if self.requests < 2:
+            self.requests = 2
 
     def native(self, function: int, arguments: Sequence[tuple[int, int]]) -> None:
         """Post a native collective: address of its function, (base, offset) arguments."""

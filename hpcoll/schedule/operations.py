@@ -8,7 +8,7 @@ alltoall, a pair ``(source, destination)``) is a chunk of the work buffer; `src`
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from hpcoll.errors import ScheduleError
 
@@ -72,6 +72,15 @@ Operation: TypeAlias = "Send | Recv | Copy | Fold"
 Step: TypeAlias = "tuple[Operation, ...]"
 
 _OPERATIONS = frozenset((Send, Recv, Copy, Fold))
+_T = TypeVar("_T")
+
+
+class _New(Protocol):
+    def __call__(self, kind: type[_T], fields: tuple[Any, ...], /) -> _T: ...
+
+
+_new: _New = tuple.__new__  # type: ignore[assignment]
+"""Makes a named tuple in half the time of its own constructor."""
 
 
 def src(chunk: int | tuple[int, int]) -> Place:
@@ -86,18 +95,18 @@ def tmp(chunk: int | tuple[int, int], slot: Hashable = 0) -> Place:
 
 def incoming(peer: int, *, lane: int = 0) -> Incoming:
     """The next message from `peer`, as an operand of `fold`."""
-    return Incoming(peer, lane and checked_lane(lane))
+    return _new(Incoming, (peer, lane and checked_lane(lane)))
 
 
 def send(peers: int | Iterable[int], *chunks: Chunk, lane: int = 0) -> Send:
     """Send chunks to one peer or to several; without chunks, a bare signal."""
     targets = (peers,) if isinstance(peers, int) else tuple(peers)
-    return Send(targets, chunks, lane and checked_lane(lane))
+    return _new(Send, (targets, chunks, lane and checked_lane(lane)))
 
 
 def recv(peer: int, *chunks: Chunk, lane: int = 0) -> Recv:
     """Receive the next message from `peer` into chunks."""
-    return Recv(peer, chunks, lane and checked_lane(lane))
+    return _new(Recv, (peer, chunks, lane and checked_lane(lane)))
 
 
 def recv_reduce(peer: int, *chunks: Chunk, first: bool = False, lane: int = 0) -> Fold:
@@ -105,8 +114,8 @@ def recv_reduce(peer: int, *chunks: Chunk, first: bool = False, lane: int = 0) -
 
     With ``first=True`` the message is the left operand: what a lower rank sent.
     """
-    message = Incoming(peer, lane and checked_lane(lane))
-    return Fold(chunks, (message, chunks) if first else (chunks, message))
+    message = _new(Incoming, (peer, lane and checked_lane(lane)))
+    return _new(Fold, (chunks, (message, chunks) if first else (chunks, message)))
 
 
 def copy(to: Chunk, source: Chunk) -> Copy:
