@@ -72,6 +72,19 @@ def alltoall(p: Problem) -> Iterator[Any]:
     )
 
 
+@algorithm("alltoall", name="linear", source=LINEAR)
+def linear(p: Problem, *, window: int = 8) -> Iterator[Any]:
+    """No more than `window` messages are under way at once."""
+    me = p.rank
+    yield copy((me, me), (me, me))
+    for first in range(1, p.size, window):
+        distances = range(first, min(first + window, p.size))
+        yield (
+            [send(to, (me, to)) for k in distances for to in [(me + k) % p.size]],
+            [recv(r, (r, me)) for k in distances for r in [(me - k) % p.size]],
+        )
+
+
 @algorithm("broadcast", name="direct", source=LINEAR)
 def broadcast(p: Problem) -> Iterator[Any]:
     """The root to all."""

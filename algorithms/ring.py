@@ -6,7 +6,7 @@ Moves the least bytes and keeps every link busy; takes 2(p-1) steps for allreduc
 from collections.abc import Iterator
 from typing import Any
 
-from hpcoll.schedule import Problem, algorithm, recv, recv_reduce, send
+from hpcoll.schedule import Problem, algorithm, mirrored, recv, recv_reduce, register, send
 
 SOURCE = "Patarasuk, Yuan 2009, doi:10.1016/j.jpdc.2008.09.002"
 
@@ -44,3 +44,11 @@ def allgather(p: Problem) -> Iterator[Any]:
             send(right, *p.owned((p.rank - k) % p.size)),
             recv(left, *p.owned((p.rank - k - 1) % p.size)),
         )
+
+
+for ring in (allreduce, reduce_scatter, allgather):
+    register(
+        mirrored(ring),
+        name="bidirectional_ring",
+        doc="Two rings in opposite directions, each with half of the message.",
+    )

@@ -99,14 +99,15 @@ class Algorithm:
         Raises
         ------
         RegistryError
-            If it has no such tunable, or a value is not a positive integer.
+            If it has no such tunable, or a value is not an integer from 1 on (or the default).
         """
         known = dict(self.tunables)
         for key, value in values.items():
             if key not in known:
                 has = ", ".join(known) or "none"
                 raise RegistryError(f"{self.full_name} has no tunable {key!r} (it has: {has})")
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            usual = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if not usual and value != known[key]:
                 raise RegistryError(
                     f"{self.full_name}: {key} must be a positive integer, not {value!r}"
                 )

@@ -49,6 +49,10 @@ class _Grid:
         """The ranks of this rank's rail, one a node."""
         return [group[self.local] for group in self.groups]
 
+    def served(self) -> tuple[int, ...]:
+        """The ranks of the node that have no rail of their own and use this rank's."""
+        return self.group[self.local + self.rails :: self.rails]
+
     @property
     def on_rail(self) -> bool:
         """Whether this rank has a rail, or is one too many in its node."""
@@ -180,6 +184,12 @@ def _first_refusal(asked: list[tuple[Algorithm, int]], tunables: dict[str, int])
     return None
 
 
+def _some(step: list[Any]) -> Iterator[Any]:
+    """A step, unless it is empty."""
+    if step:
+        yield step
+
+
 def _allreduce(p: Problem, grid: _Grid, inside: list[Algorithm], outer: Algorithm) -> Iterator[Any]:
     scatter, gather = inside
     each = p.chunks // grid.rails
@@ -221,8 +231,7 @@ def _reduce_scatter(
         rail = p.sub(grid.rail(), [grid.node_of[owner[c]] for c in mine], chunk_ids=mine)
         yield from part(outer.generate(rail), rail)
     if grid.on_rail:
-        extra = [(r, p.owned(r)) for r in grid.group[grid.local + grid.rails :: grid.rails]]
-        yield [send(r, *block) for r, block in extra if block]
+        yield from _some([send(r, *p.owned(r)) for r in grid.served() if p.owned(r)])
     elif p.owned(p.rank):
         yield recv(grid.group[grid.local % grid.rails], *p.owned(p.rank))
 
@@ -230,8 +239,7 @@ def _reduce_scatter(
 def _allgather(p: Problem, grid: _Grid, inside: list[Algorithm], outer: Algorithm) -> Iterator[Any]:
     owner = {c: r for r in range(p.size) for c in p.owned(r)}
     if grid.on_rail:
-        extra = [(r, p.owned(r)) for r in grid.group[grid.local + grid.rails :: grid.rails]]
-        yield [recv(r, *block) for r, block in extra if block]
+        yield from _some([recv(r, *p.owned(r)) for r in grid.served() if p.owned(r)])
         mine = [c for c in range(p.chunks) if grid.rail_of(owner[c]) == grid.local]
         rail = p.sub(grid.rail(), [grid.node_of[owner[c]] for c in mine], chunk_ids=mine)
         yield from part(outer.generate(rail), rail)
@@ -261,8 +269,7 @@ def _alltoall(p: Problem, grid: _Grid, inside: list[Algorithm], outer: Algorithm
         }
         rail = p.sub(grid.rail(), pairs=far)
         yield from part(outer.generate(rail), rail)
-        extra = grid.group[grid.local + grid.rails :: grid.rails]
-        yield [send(d, *[(s, d) for s in away]) for d in extra if away]
+        yield from _some([send(d, *[(s, d) for s in away]) for d in grid.served() if away])
     elif away:
         source = grid.group[grid.local % grid.rails]
         yield recv(source, *[(s, p.rank) for s in away])

@@ -75,7 +75,8 @@ def part(steps: Iterable[Any], sub: Problem, *, lane: int = 0) -> Iterator[Step]
                 source, at = message(Incoming(op.peer, op.lane))
                 translated.append(Recv(source, chunks(op.chunks), at))
             elif isinstance(op, Copy):
-                translated.append(Copy(chunks(op.to), chunks(op.source)))
+                if to := chunks(op.to):
+                    translated.append(Copy(to, chunks(op.source)))
             else:
                 into = chunks(op.into)
                 operands = [
