@@ -81,11 +81,23 @@ def run_job(ranks: int, *arguments: str, **settings: str) -> dict[str, int]:
     return counts
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 8])
+WHICH = {
+    1: ("-k", "not test_numpy_agrees", "tests/mpi"),
+    2: ("-k", "not test_numpy_agrees", "tests/mpi"),
+    3: ("-k", "not short", "tests/mpi"),
+    4: ("-k", "not test_numpy_agrees", "tests/mpi"),
+    5: ("-k", "short", COLLECTIVES),
+    8: ("-k", "short", COLLECTIVES),
+}
+"""Every form of every call on 3 ranks; on others what more or fewer ranks can break.
+
+That recipes are right on any number of ranks is tested in one process: test_lowering.
+"""
+
+
+@pytest.mark.parametrize("ranks", WHICH)
 def test_ranks(ranks: int, record_property: pytest.RecordProperty) -> None:
-    # What more ranks can break is in the schedules; the rest was tested on fewer.
-    where = "tests/mpi" if ranks <= 4 else COLLECTIVES
-    counts = run_job(ranks, "-m", "mpi and not big", "-k", "not short", where)
+    counts = run_job(ranks, "-m", "mpi and not big", *WHICH[ranks])
     print(f"{ranks} ranks: {counts}")
     record_property("inner_tests", counts["passed"])
 
@@ -97,6 +109,14 @@ def test_python_engine(record_property: pytest.RecordProperty) -> None:
 
 def test_split_messages(record_property: pytest.RecordProperty) -> None:
     counts = run_job(4, "-k", "short", COLLECTIVES, HPCOLL_MAX_MESSAGE_NBYTES="1000")
+    record_property("inner_tests", counts["passed"])
+
+
+@pytest.mark.parametrize(("ranks", "ranks_per_node"), [(4, 2), (5, 3)])
+def test_nodes(ranks: int, ranks_per_node: int, record_property: pytest.RecordProperty) -> None:
+    """Algorithms for several nodes, equal and unequal, as if these ranks were on some."""
+    which = "short and (hierarchical or leaders or node_ring)"
+    counts = run_job(ranks, "-k", which, COLLECTIVES, HPCOLL_RANKS_PER_NODE=str(ranks_per_node))
     record_property("inner_tests", counts["passed"])
 
 

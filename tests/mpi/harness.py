@@ -12,7 +12,7 @@ from mpi4py import MPI
 from hpcoll import Communicator
 from hpcoll.kernels import reference
 from hpcoll.kernels.dtypes import DTYPES
-from hpcoll.schedule import registry
+from hpcoll.schedule import Algorithm, registry
 from hpcoll.schedule.collectives import COLLECTIVES, VECTOR_FORMS
 from hpcoll.schedule.ops import Op, resolve_op
 from hpcoll.selection import unfit
@@ -68,15 +68,20 @@ class Case:
 
 
 def serving(name: str, op: str | Op = "sum", dtype: str = "float64") -> list[str]:
-    """The algorithms that can serve a collective on all ranks, with more than one tuning."""
+    """The algorithms that can serve a collective from every root, with more than one tuning."""
     base = VECTOR_FORMS.get(name, name)
-    operator = resolve_op(op) if COLLECTIVES[base].reduces else None
+    kind = COLLECTIVES[base]
+    operator = resolve_op(op) if kind.reduces else None
+
+    def fit(algorithm: Algorithm) -> bool:
+        roots = range(SIZE) if kind.rooted else (0,)
+        reasons = (unfit(algorithm, SIZE, dtype=dtype, op=operator, root=r) for r in roots)
+        return not any(reasons)
+
     found = []
     for algorithm in registry.algorithms(base):
         tuned = [algorithm.tuned(**{k: v + 1}) for k, v in algorithm.tunables]
-        found += [
-            a.spec for a in (algorithm, *tuned) if unfit(a, SIZE, dtype=dtype, op=operator) is None
-        ]
+        found += [a.asked for a in (algorithm, *tuned) if fit(a)]
     return found
 
 
