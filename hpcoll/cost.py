@@ -29,8 +29,8 @@ OVERHEAD_US = 0.7
 BETA_US = 1 / 4000
 """Time of a byte sent (us): 4 GB/s."""
 
-GAMMA_US = 1 / 30000
-"""Time of a byte reduced (us): 30 GB/s, in cache."""
+GAMMA_US = 1 / 90000
+"""Time of a byte that a fold reads or writes (us): 90 GB/s, in cache."""
 
 STEPS_LIMIT = 20_000
 """Above so many steps a schedule is not looked at: others are far better."""
@@ -54,16 +54,16 @@ class Cost:
     steps, messages : int
         Messages that wait for each other, and messages one after another where a rank
         sends one and receives one at a time.
-    nbytes, reduced : int
-        Bytes sent, and bytes reduced.
+    nbytes, touched : int
+        Bytes sent, and bytes that folds read and write.
     time_us : float
-        ``steps * alpha + messages * overhead + nbytes * beta + reduced * gamma``.
+        ``steps * alpha + messages * overhead + nbytes * beta + touched * gamma``.
     """
 
     steps: int
     messages: int
     nbytes: int
-    reduced: int
+    touched: int
     time_us: float
 
 
@@ -108,8 +108,8 @@ def cost_of(
     counted = _counted(algorithm, size, root, topology)
     if counted is None:
         return None
-    depth, messages, sent, reduced = counted
-    out, folded = int(sent * nbytes), int(reduced * nbytes)
+    depth, messages, sent, touched = counted
+    out, folded = int(sent * nbytes), int(touched * nbytes)
     time_us = depth * ALPHA_US + messages * OVERHEAD_US + out * BETA_US + folded * GAMMA_US
     return Cost(depth, messages, out, folded, time_us)
 
@@ -118,7 +118,7 @@ def cost_of(
 def _counted(
     algorithm: Algorithm, size: int, root: int, topology: Topology | None
 ) -> tuple[int, int, float, float] | None:
-    """Depth, messages one after another, share of the message sent, share reduced.
+    """Depth, messages one after another, shares of the message sent and touched by folds.
 
     Short schedules are run on symbols and counted as a whole; of long ones the
     busiest of a few ranks is taken, without what it waits for.
@@ -136,14 +136,14 @@ def _counted(
         problems = [p.at(r) for r in range(size)]
         whole = [schedules.get(q.rank) or algorithm.stream(q) for q in problems]
         c = count(problems, Simulation(problems, whole, Symbols()).run())
-        return c.depth, c.rounds, float(max(c.volume, c.path)), float(c.reductions)
-    depth, messages, sent, reduced = (max(column) for column in zip(*local, strict=True))
-    return depth, messages, sent * unit, reduced * unit
+        return c.depth, c.rounds, float(max(c.volume, c.path)), float(c.touched)
+    depth, messages, sent, touched = (max(column) for column in zip(*local, strict=True))
+    return depth, messages, sent * unit, touched * unit
 
 
 def _own_share(steps: list[Step]) -> tuple[int, int, int, int]:
-    """Steps, messages, chunks moved and chunks reduced of one rank."""
-    messages = sent = reduced = 0
+    """Steps, messages, chunks moved and chunks touched by folds of one rank."""
+    messages = sent = touched = 0
     for step in steps:
         sends = [op for op in step if isinstance(op, Send)]
         arriving = [(op, len(messages_in(op))) for op in step if not isinstance(op, Send)]
@@ -153,5 +153,5 @@ def _own_share(steps: list[Step]) -> tuple[int, int, int, int]:
             sum(n * len(op.into if isinstance(op, Fold) else op.chunks)
                 for op, n in arriving if isinstance(op, (Fold, Recv))),
         )  # fmt: skip
-        reduced += sum((len(op.operands) - 1) * len(op.into) for op in step if isinstance(op, Fold))
-    return len(steps), messages, sent, reduced
+        touched += sum((len(op.operands) + 1) * len(op.into) for op in step if isinstance(op, Fold))
+    return len(steps), messages, sent, touched

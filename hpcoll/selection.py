@@ -59,7 +59,7 @@ class Choice:
             else:
                 lines.append(
                     f"  {name}: {cost.time_us:.1f} us by the model ({cost.steps} steps, "
-                    f"{cost.messages} messages, {cost.nbytes} B sent, {cost.reduced} B reduced)"
+                    f"{cost.messages} messages, {cost.nbytes} B sent, {cost.touched} B folded)"
                 )
         return "\n".join(lines)
 
@@ -134,7 +134,10 @@ def choose(
         return _last_resort(collective, size, dtype, op, root, topology, tuple(notes))
     limit = CLOSE * min(cost.time_us for _, cost in fit)
     close = [(a, c) for a, c in fit if c.time_us <= limit]
-    best, cost = min(close, key=lambda ac: (ac[1].steps, ac[1].messages, ac[1].time_us))
+    # Of equals the plain one: a hierarchical algorithm on one node is its inner part.
+    best, cost = min(
+        close, key=lambda ac: (ac[1].steps, ac[1].messages, ac[1].time_us, bool(ac[0].parts))
+    )
     others = sorted(
         ((n, c) for n, c in notes if n != best.spec),
         key=lambda nc: nc[1].time_us if isinstance(nc[1], Cost) else float("inf"),

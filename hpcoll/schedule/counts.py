@@ -25,6 +25,9 @@ class Counts:
         message size n: ports are full duplex, so the busier direction takes the time.
     reductions : Fraction
         Bytes that a rank reduces, in units of n.
+    touched : Fraction
+        Bytes that a rank's folds read and write, in units of n: a fold of several
+        operands in one pass touches less than as many folds of two.
     scratch : Fraction
         Scratch memory of a rank, in units of n.
     total : int
@@ -39,6 +42,7 @@ class Counts:
     messages: int
     volume: Fraction
     reductions: Fraction
+    touched: Fraction
     scratch: Fraction
     total: int
     depth: int
@@ -66,6 +70,8 @@ def count(problems: list[Problem], trace: Trace) -> Counts:
         messages=max(messages),
         volume=max(volume) * unit,
         reductions=max(trace.folds, default=0) * unit,
+        touched=max((f + 2 * n for f, n in zip(trace.folds, trace.passes, strict=True)), default=0)
+        * unit,
         scratch=max(trace.scratch, default=0) * unit,
         total=len(trace.messages),
         depth=depth,

@@ -52,7 +52,7 @@ class _Rank:
 
     __slots__ = (
         "ended", "folds", "heard", "held", "inbox", "inputs", "lost", "memory", "number",
-        "pending", "sends", "staged", "step", "under", "written",
+        "passes", "pending", "sends", "staged", "step", "under", "written",
     )  # fmt: skip
 
     def __init__(self, p: Problem, symbols: Symbols) -> None:
@@ -71,6 +71,7 @@ class _Rank:
         self.inbox: list[_Posted | None] = []
         self.heard = 1 << p.rank
         self.folds = 0
+        self.passes = 0
         self.staged = 0
 
     def held_input(self, chunk: Chunk) -> object:
@@ -160,6 +161,7 @@ class Simulation:
             self.trace.in_place = False
         self.trace.steps = [rank.number for rank in self.ranks]
         self.trace.folds = [rank.folds for rank in self.ranks]
+        self.trace.passes = [rank.passes for rank in self.ranks]
         self.trace.scratch = [rank.scratch() for rank in self.ranks]
         self.trace.held = [rank.held for rank in self.ranks]
         self.trace.heard = [rank.heard for rank in self.ranks]
@@ -260,6 +262,7 @@ class Simulation:
                 chunks += into
                 values += map(self.symbols.fold, zip(*columns, strict=True))
                 rank.folds += (len(operands) - 1) * len(into)
+                rank.passes += len(into)
         rank.held.update(zip(chunks, values, strict=True))
         rank.written.update(chunks)
         if rank.under:

@@ -34,6 +34,8 @@ class Trace:
         For each rank, how many steps it took.
     folds : list of int
         For each rank, chunks folded: operands less one, for each chunk of a fold.
+    passes : list of int
+        For each rank, chunks that folds have written.
     scratch : list of int
         For each rank, the most scratch chunks in use.
     held : list of dict
@@ -47,6 +49,7 @@ class Trace:
     messages: list[Message] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     folds: list[int] = field(default_factory=list)
+    passes: list[int] = field(default_factory=list)
     scratch: list[int] = field(default_factory=list)
     held: list[dict[Chunk, int]] = field(default_factory=list)
     heard: list[int] = field(default_factory=list)

@@ -129,5 +129,5 @@ def test_the_explanation_names_every_candidate() -> None:
     text = str(choice)
     assert text.startswith(choice.algorithm.spec)
     for a in registry.algorithms("allreduce"):
-        assert a.spec in text
+        assert a.full_name in text
     assert all(isinstance(cost, (Cost, str)) for _, cost in choice.candidates)
