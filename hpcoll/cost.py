@@ -10,8 +10,8 @@ from functools import lru_cache
 from math import log2, sqrt
 
 from hpcoll.schedule.algorithm import Algorithm
-from hpcoll.schedule.counts import count, unit_of
-from hpcoll.schedule.operations import Fold, Recv, Send, Step, messages_in
+from hpcoll.schedule.counts import are_neighbours, count, unit_of
+from hpcoll.schedule.operations import Fold, Recv, Send, Step, messages_in, written_by
 from hpcoll.schedule.simulate import Simulation
 from hpcoll.schedule.symbols import Symbols
 from hpcoll.schedule.topology import Topology
@@ -30,7 +30,7 @@ BETA_US = 1 / 4000
 """Time of a byte sent (us): 4 GB/s."""
 
 GAMMA_US = 1 / 90000
-"""Time of a byte that a fold reads or writes (us): 90 GB/s, in cache."""
+"""Time of a byte that is read or written to fold or pack (us): 90 GB/s, in cache."""
 
 STEPS_LIMIT = 20_000
 """Above so many steps a schedule is not looked at: others are far better."""
@@ -55,7 +55,7 @@ class Cost:
         Messages that wait for each other, and messages one after another where a rank
         sends one and receives one at a time.
     nbytes, touched : int
-        Bytes sent, and bytes that folds read and write.
+        Bytes sent, and bytes that a rank reads and writes to fold and to pack.
     time_us : float
         ``steps * alpha + messages * overhead + nbytes * beta + touched * gamma``.
     """
@@ -118,7 +118,7 @@ def cost_of(
 def _counted(
     algorithm: Algorithm, size: int, root: int, topology: Topology | None
 ) -> tuple[int, int, float, float] | None:
-    """Depth, messages one after another, shares of the message sent and touched by folds.
+    """Depth, messages one after another, shares of the message sent and touched.
 
     Short schedules are run on symbols and counted as a whole; of long ones the
     busiest of a few ranks is taken, without what it waits for.
@@ -142,7 +142,7 @@ def _counted(
 
 
 def _own_share(steps: list[Step]) -> tuple[int, int, int, int]:
-    """Steps, messages, chunks moved and chunks touched by folds of one rank."""
+    """Steps, messages, chunks moved and chunks touched to fold and to pack of one rank."""
     messages = sent = touched = 0
     for step in steps:
         sends = [op for op in step if isinstance(op, Send)]
@@ -154,4 +154,6 @@ def _own_share(steps: list[Step]) -> tuple[int, int, int, int]:
                 for op, n in arriving if isinstance(op, (Fold, Recv))),
         )  # fmt: skip
         touched += sum((len(op.operands) + 1) * len(op.into) for op in step if isinstance(op, Fold))
+        groups = [op.chunks for op in sends] + [written_by(op) for op, n in arriving if n]
+        touched += sum(2 * len(chunks) for chunks in groups if not are_neighbours(chunks))
     return len(steps), messages, sent, touched

@@ -22,6 +22,14 @@ from hpcoll.schedule.verify import prove
 CLOSE = 1.05
 """Within this factor the model can't tell algorithms apart: the fewest steps win."""
 
+PLAIN = (
+    "recursive_doubling", "two_shot", "recursive_halving_doubling", "recursive_halving",
+    "spread_out", "pairwise", "bruck", "binomial", "direct", "one_shot", "dissemination",
+    "circulant",
+)  # fmt: skip
+"""Of algorithms that cost the same by the model, the first of these is taken: others reach
+their counts by detours that pay off on networks which the model doesn't know."""
+
 NATIVE_FROM: dict[str, tuple[int, str]] = {
     "allgather": (2 << 20, "bench saw it 3 to 20 % faster with MPICH and Open MPI"),
 }
@@ -59,7 +67,7 @@ class Choice:
             else:
                 lines.append(
                     f"  {name}: {cost.time_us:.1f} us by the model ({cost.steps} steps, "
-                    f"{cost.messages} messages, {cost.nbytes} B sent, {cost.touched} B folded)"
+                    f"{cost.messages} messages, {cost.nbytes} B sent, {cost.touched} B touched)"
                 )
         return "\n".join(lines)
 
@@ -134,10 +142,12 @@ def choose(
         return _last_resort(collective, size, dtype, op, root, topology, tuple(notes))
     limit = CLOSE * min(cost.time_us for _, cost in fit)
     close = [(a, c) for a, c in fit if c.time_us <= limit]
-    # Of equals the plain one: a hierarchical algorithm on one node is its inner part.
+    # A hierarchical algorithm on one node is as good as its inner part, and no better.
     best, cost = min(
-        close, key=lambda ac: (ac[1].steps, ac[1].messages, ac[1].time_us, bool(ac[0].parts))
-    )
+        close,
+        key=lambda ac: (ac[1].steps, ac[1].messages, round(ac[1].time_us, 3), bool(ac[0].parts),
+                        _rank(ac[0].name)),
+    )  # fmt: skip
     others = sorted(
         ((n, c) for n, c in notes if n != best.spec),
         key=lambda nc: nc[1].time_us if isinstance(nc[1], Cost) else float("inf"),
@@ -148,6 +158,10 @@ def choose(
         f"({cost.steps} steps, {cost.messages} messages)"
     )
     return Choice(best, reason, tuple(others))
+
+
+def _rank(name: str) -> int:
+    return PLAIN.index(name) if name in PLAIN else len(PLAIN)
 
 
 def _native_note(least: int | None, why: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from hpcoll.schedule.operations import Chunk
 from hpcoll.schedule.problem import Problem
 from hpcoll.schedule.timetable import timetable
 from hpcoll.schedule.trace import Message, Trace
@@ -26,8 +28,9 @@ class Counts:
     reductions : Fraction
         Bytes that a rank reduces, in units of n.
     touched : Fraction
-        Bytes that a rank's folds read and write, in units of n: a fold of several
-        operands in one pass touches less than as many folds of two.
+        Bytes that a rank reads and writes to fold, and to pack and unpack messages of
+        chunks that are no neighbours, in units of n: a fold of several operands in one
+        pass touches less than as many folds of two.
     scratch : Fraction
         Scratch memory of a rank, in units of n.
     total : int
@@ -61,7 +64,11 @@ def count(problems: list[Problem], trace: Trace) -> Counts:
     size = len(problems)
     # Of each rank: messages and chunks out, then in.
     messages, volume = [0] * (2 * size), [0] * (2 * size)
+    touched = [f + 2 * n for f, n in zip(trace.folds, trace.passes, strict=True)]
     for m in trace.messages:
+        if not are_neighbours(m.chunks):
+            touched[m.source] += 2 * len(m.chunks)
+            touched[m.target] += 2 * len(m.chunks)
         for port in (m.source, size + m.target):
             messages[port] += 1
             volume[port] += len(m.chunks)
@@ -70,13 +77,20 @@ def count(problems: list[Problem], trace: Trace) -> Counts:
         messages=max(messages),
         volume=max(volume) * unit,
         reductions=max(trace.folds, default=0) * unit,
-        touched=max((f + 2 * n for f, n in zip(trace.folds, trace.passes, strict=True)), default=0)
-        * unit,
+        touched=max(touched) * unit,
         scratch=max(trace.scratch, default=0) * unit,
         total=len(trace.messages),
         depth=depth,
         path=path * unit,
     )
+
+
+def are_neighbours(chunks: Sequence[Chunk]) -> bool:
+    """Whether chunks are one after the other, so that a message needs no packing."""
+    if len(chunks) < 2:
+        return True
+    first, last = chunks[0], chunks[-1]
+    return isinstance(first, int) and isinstance(last, int) and last - first == len(chunks) - 1
 
 
 def unit_of(p: Problem) -> Fraction:
