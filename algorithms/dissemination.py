@@ -3,17 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
+from hpcoll.algorithms._radix import at_least_two
 from hpcoll.schedule import Problem, algorithm, recv, send
-
-
-def _radix(p: Problem, *, radix: int) -> str | None:
-    return "radix must be 2 or more" if radix < 2 else None
 
 
 @algorithm(
     "barrier",
     name="dissemination",
-    when=_radix,
+    when=at_least_two,
     source="Hensgen, Finkel, Manber 1988, doi:10.1007/BF01379320",
 )
 def barrier(p: Problem, *, radix: int = 2) -> Iterator[Any]:

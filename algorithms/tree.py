@@ -12,15 +12,29 @@ SOURCE = "Chan, Heimlich, Purkayastha, van de Geijn 2007, doi:10.1002/cpe.1206"
 
 
 class Tree:
-    """The place of one rank in the tree; children are listed smallest subtree first."""
+    """The place of one rank in the tree; children are listed smallest subtree first.
 
-    def __init__(self, p: Problem, root: int) -> None:
-        self.p, self.root = p, root
+    With a radix above 2 the tree is k-nomial: a rank has radix - 1 children of each size.
+    """
+
+    def __init__(self, p: Problem, root: int, radix: int = 2) -> None:
+        self.p, self.root, self.radix = p, root, radix
         self.number = (p.rank - root) % p.size
-        span = self.number & -self.number or 1 << (p.size - 1).bit_length()
-        self.parent = self.rank(self.number - span)
-        numbers = [self.number + (1 << k) for k in range(span.bit_length() - 1)]
-        self.children = [self.rank(n) for n in numbers if n < p.size]
+        span = self.span(self.number)
+        self.parent = self.rank(self.number - self.number % (span * radix))
+        sizes = [radix**k for k in range(p.size.bit_length()) if radix**k < span]
+        self.levels = [
+            [self.rank(n) for d in range(1, radix) if (n := self.number + d * size) < p.size]
+            for size in sizes
+        ]
+        self.children = [child for level in self.levels for child in level]
+
+    def span(self, number: int) -> int:
+        """The size of the subtree of a number, where all ranks are there."""
+        span = 1
+        while span < self.p.size and number % (span * self.radix) == 0:
+            span *= self.radix
+        return span
 
     def rank(self, number: int) -> int:
         """The rank of that number."""
@@ -29,7 +43,7 @@ class Tree:
     def blocks(self, rank: int) -> list[int]:
         """The chunks that the ranks of a subtree own."""
         first = (rank - self.root) % self.p.size
-        end = min(first + (first & -first or self.p.size), self.p.size)
+        end = min(first + self.span(first), self.p.size)
         return [c for n in range(first, end) for c in self.p.owned(self.rank(n))]
 
 
