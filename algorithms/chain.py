@@ -1,11 +1,74 @@
-"""Chain: each rank waits for the one before it and serves the one after it."""
+"""Chain: each rank waits for the one before it and serves the one after it.
+
+In segments it is a pipeline, which moves a large message at the speed of one link.
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
-from hpcoll.schedule import Problem, algorithm, copy, fold, recv, recv_reduce, send, tmp
+from hpcoll.schedule import (
+    Problem,
+    algorithm,
+    copy,
+    fold,
+    recv,
+    recv_reduce,
+    register,
+    send,
+    sequence,
+    tmp,
+)
 
 SOURCE = "Pjesivac-Grbovic et al. 2007, doi:10.1007/s10586-007-0012-0"
+
+
+def cut(p: Problem, *, segments: int) -> int:
+    """As many chunks as there are segments."""
+    return segments
+
+
+def travel(p: Problem, path: Sequence[int], total: int) -> Iterator[Any]:
+    """Each chunk along a path of ranks, a slot behind the one before.
+
+    What arrives is folded on the way, and the total from that position of the path on.
+    """
+    slots: defaultdict[int, list[Any]] = defaultdict(list)
+    for hop, (source, target) in enumerate(pairwise(path)):
+        if p.rank == source:
+            for k in range(p.chunks):
+                slots[hop + k].append(send(target, k))
+        elif p.rank == target:
+            for k in range(p.chunks):
+                slots[hop + k].append(
+                    recv_reduce(source, k, first=source < target)
+                    if hop + 1 < total
+                    else recv(source, k)
+                )
+    for _, step in sorted(slots.items()):
+        yield step
+
+
+@algorithm("broadcast", name="chain", chunks=cut, source=SOURCE)
+def broadcast(p: Problem, *, segments: int = 4) -> Iterator[Any]:
+    """From the root on, round the ranks."""
+    yield from travel(p, [(p.root + k) % p.size for k in range(p.size)], total=0)
+
+
+@algorithm("reduce", name="chain", chunks=cut, source=SOURCE)
+def reduce(p: Problem, *, segments: int = 4) -> Iterator[Any]:
+    """Round the ranks down to the root."""
+    path = [(p.root - k) % p.size for k in range(1, p.size + 1)]
+    if 0 < p.root < p.size - 1 and not p.commutes:
+        # Rank order holds if each rank is next to those before it: from the root up, then
+        # from below it down, and back to it.
+        path = [*range(p.root, p.size), *range(p.root - 1, -1, -1), p.root]
+    yield from travel(p, path, total=p.size)
+
+
+@algorithm("allreduce", name="chain", chunks=cut, source=SOURCE)
+def allreduce(p: Problem, *, segments: int = 4) -> Iterator[Any]:
+    """Sums down to rank 0 and totals back up, which pass each other on the way."""
+    yield from travel(p, [*range(p.size - 1, 0, -1), *range(p.size)], total=p.size)
 
 
 @algorithm("scan", name="chain", source=SOURCE)
@@ -31,3 +94,44 @@ def exscan(p: Problem) -> Iterator[Any]:
         yield fold(mine, [0, mine])
     if not last:
         yield send(p.rank + 1, mine)
+
+
+def _segments(p: Problem, *, segments: int) -> int:
+    return segments
+
+
+@algorithm("broadcast", name="chain", chunks=_segments, source=SOURCE)
+def broadcast(p: Problem, *, segments: int = 4) -> Iterator[Any]:
+    """Receive a segment while passing on the one before it."""
+    number = (p.rank - p.root) % p.size
+    before, after = (p.rank - 1) % p.size, (p.rank + 1) % p.size
+    for s in range(segments + 1):
+        yield (
+            recv(before, s) if number and s < segments else (),
+            send(after, s - 1) if number + 1 < p.size and s else (),
+        )
+
+
+@algorithm("reduce", name="chain", chunks=_segments, source=SOURCE)
+def reduce(p: Problem, *, segments: int = 4) -> Iterator[Any]:
+    """Fold a segment while passing on the one before it; to rank 0 first if order matters."""
+    end = p.root if p.commutes else 0
+    number = (p.rank - end) % p.size
+    before, after = (p.rank + 1) % p.size, (p.rank - 1) % p.size
+    for s in range(segments + 1):
+        yield (
+            recv_reduce(before, s) if number + 1 < p.size and s < segments else (),
+            send(after, s - 1) if number and s else (),
+        )
+    if end != p.root:
+        if p.rank == end:
+            yield send(p.root, *range(segments))
+        elif p.rank == p.root:
+            yield recv(end, *range(segments))
+
+
+register(
+    sequence("allreduce", reduce, broadcast),
+    name="chain",
+    doc="Along the chain to rank 0, and back.",
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,33 +10,18 @@ from typing import Any
 from hpcoll.bench.curves import Crossover, Line, crossovers, lines_of
 from hpcoll.bench.results import Results
 from hpcoll.config import format_size
+from hpcoll.draw import style
+from hpcoll.draw.style import check_plot
 from hpcoll.errors import ConfigError
 
-FORMATS = (".png", ".pdf", ".svg")
+__all__ = ["check_plot", "draw"]
 
-# Okabe and Ito's colours, which colour-blind people can tell apart; black is native.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F6A00")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _DASHES = ("-", "--", ":", "-.")
-_NATIVE = "#222222"
 _BANDS = 3
 _LABELLED_CROSSOVERS = 8
-
-
-def check_plot(path: str | Path) -> None:
-    """Refuse a picture that can't be drawn, before anything is measured.
-
-    Raises
-    ------
-    ConfigError
-        If matplotlib is missing or the file's ending is none of png, pdf, svg.
-    """
-    if Path(path).suffix.lower() not in FORMATS:
-        raise ConfigError(f"{path}: a picture's name must end in {', '.join(FORMATS)}")
-    try:
-        importlib.import_module("matplotlib")
-    except ImportError:
-        raise ConfigError("plots need matplotlib: pip install 'hpcoll[plot]'") from None
+_IN_COLOUR = 8
+"""Up to so many algorithms all have a colour; of more, those that are fastest somewhere."""
+_LABEL_POINTS = 7.5
 
 
 def draw(sources: Sequence[tuple[str, Results]], path: str | Path) -> None:
@@ -61,11 +45,7 @@ def draw(sources: Sequence[tuple[str, Results]], path: str | Path) -> None:
     panels = [(name, lines) for name, lines in panels if any(line.points for line in lines)]
     if not panels:
         raise ConfigError("nothing to draw: no row of more than 0 bytes")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 5.6 * len(panels)), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = style.new_figure(12, 5.6 * len(panels))
     parts = figure.subfigures(len(panels), 1, squeeze=False)[:, 0]
     for part, (name, lines) in zip(parts, panels, strict=True):
         _draw_collective(part, name, lines, sources)
@@ -77,38 +57,38 @@ def _draw_collective(
 ) -> None:
     left, right = figure.subplots(1, 2)
     bus = any(p.busbw > 0 for line in lines for p in line.points)
-    colours = {
-        name: i
-        for i, name in enumerate(
-            dict.fromkeys(line.name for line in lines if line.kind == "algorithm")
-        )
-    }
-    bands = len(colours) * len(sources) <= _BANDS
+    colours = {name: i for i, name in enumerate(_in_colour(lines))}
+    bands = len({x.name for x in lines if x.kind == "algorithm"}) * len(sources) <= _BANDS
     for line in lines:
         sizes = [p.nbytes for p in line.points]
-        style = _style(line, colours)
-        left.plot(sizes, [p.time_us for p in line.points], label=line.label, **style)
+        look = _style(line, colours)
+        grey = line.kind == "algorithm" and line.name not in colours
+        label = f"_{line.label}" if grey else line.label  # such labels are in no legend
+        left.plot(sizes, [p.time_us for p in line.points], label=label, **look)
         if bands and line.kind == "algorithm":
             left.fill_between(
                 sizes,
                 [max(p.min_us, p.time_us / 100) for p in line.points],
                 [p.p95_us for p in line.points],
-                color=style["color"],
+                color=look["color"],
                 alpha=0.12,
                 linewidth=0,
             )
-        right.plot(sizes, [p.busbw if bus else p.algbw for p in line.points], **style)
+        right.plot(sizes, [p.busbw if bus else p.algbw for p in line.points], **look)
     for axes in (left, right):
         _scale(axes, [p.nbytes for line in lines for p in line.points])
     left.set_ylabel("time of a call (µs)")
     right.set_ylabel(f"{'bus' if bus else 'algorithm'} bandwidth (GB/s, 10⁹ bytes)")
+    rest = [x for x in lines if x.kind == "algorithm" and x.name not in colours]
     what = "line: median" + (", band: minimum to 95 %" if bands else "")
+    what += ", grey: nowhere the fastest algorithm" if rest else ""
     left.set_title(f"latency: lower is better ({what})", fontsize=10)
     right.set_title("bandwidth: higher is better", fontsize=10)
     # A single slow call would squeeze all lines: bands may leave the picture.
     times = [p.time_us for line in lines for p in line.points]
     left.set_ylim(min(times) / 1.6, max(times) * 1.6)
     _mark_crossovers((left, right), crossovers(lines))
+    _label_grey(left, rest)
     figure.suptitle(_title(collective, sources), fontsize=11)
     figure.legend(
         loc="outside lower center",
@@ -118,20 +98,72 @@ def _draw_collective(
     )
 
 
+def _in_colour(lines: Sequence[Line]) -> list[str]:
+    """The algorithms that have a colour, in the order of their lines."""
+    names = dict.fromkeys(line.name for line in lines if line.kind == "algorithm")
+    if len(names) <= _IN_COLOUR:
+        return list(names)
+    best: dict[int, tuple[float, str]] = {}
+    for line in lines:
+        if line.kind == "algorithm":
+            for p in line.points:
+                best[p.nbytes] = min(best.get(p.nbytes, (math.inf, "")), (p.time_us, line.name))
+    fastest = {name for _, name in best.values()}
+    return [name for name in names if name in fastest]
+
+
+def _label_grey(axes: Any, lines: Sequence[Line]) -> None:
+    """Name the grey lines at their right ends, one above the other where they are close."""
+    ends = sorted(
+        ((line.points[-1].time_us, line) for line in lines if line.points), key=lambda e: e[0]
+    )
+    if not ends:
+        return
+    low, high = axes.get_ylim()
+    height = 288.0  # points, about
+    at = [math.log(time_us / low) / math.log(high / low) * height for time_us, _ in ends]
+    places = list(at)
+    for i in range(1, len(places)):
+        places[i] = max(places[i], places[i - 1] + _LABEL_POINTS)
+    top = height
+    for i in reversed(range(len(places))):
+        places[i] = min(places[i], top)
+        top = places[i] - _LABEL_POINTS
+    for (time_us, line), y, place in zip(ends, at, places, strict=True):
+        axes.annotate(
+            line.label,
+            (line.points[-1].nbytes, time_us),
+            xytext=(16, place - y),
+            textcoords="offset points",
+            va="center",
+            fontsize=6,
+            color=style.GREY,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": style.PALE,
+                "linewidth": 0.5,
+                "relpos": (0, 0.5),
+                "shrinkB": 0,
+            },
+            annotation_clip=False,
+        )
+
+
 def _style(line: Line, colours: dict[str, int]) -> dict[str, Any]:
     dash = _DASHES[line.source % len(_DASHES)]
     if line.kind == "compiled":
-        return {"color": "#999999", "linestyle": dash, "linewidth": 1.2, "zorder": 2}
+        return {"color": style.PALE, "linestyle": dash, "linewidth": 1.2, "zorder": 2}
+    if line.kind == "algorithm" and line.name not in colours:
+        return {"color": style.PALE, "linestyle": dash, "linewidth": 0.7, "zorder": 1.5}
     base = {"linestyle": dash, "linewidth": 1.7, "markersize": 4.5, "zorder": 3}
     if line.source:
         base["markerfacecolor"] = "white"
     if line.kind == "versus":
-        return {**base, "color": "#666666", "marker": "+", "markersize": 8}
+        return {**base, "color": style.GREY, "marker": "+", "markersize": 8}
     if line.kind == "native":
-        return {**base, "color": _NATIVE, "marker": "x", "markersize": 5.5}
+        return {**base, "color": style.INK, "marker": "x", "markersize": 5.5}
     i = colours[line.name]
-    marker = _MARKERS[(i + i // len(_COLOURS)) % len(_MARKERS)]
-    return {**base, "color": _COLOURS[i % len(_COLOURS)], "marker": marker}
+    return {**base, "color": style.colour(i), "marker": style.marker(i)}
 
 
 def _scale(axes: Any, sizes: list[int]) -> None:
@@ -147,17 +179,15 @@ def _scale(axes: Any, sizes: list[int]) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
     axes.set_xlim(min(sizes) / 1.5, max(sizes) * 1.5)
     axes.set_xlabel("message size (bytes; K, M, G: powers of 1024)")
-    axes.grid(True, which="major", color="#DDDDDD", linewidth=0.7)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.grid(True, which="major", color=style.GRID, linewidth=0.7)
+    style.open_axes(axes)
 
 
 def _mark_crossovers(axes: Sequence[Any], found: list[Crossover]) -> None:
     left = axes[0]
     for number, c in enumerate(found):
         for a in axes:
-            a.axvline(c.nbytes, color="#999999", linewidth=0.9, linestyle=(0, (2, 2)), zorder=1)
+            a.axvline(c.nbytes, color=style.PALE, linewidth=0.9, linestyle=(0, (2, 2)), zorder=1)
         left.plot([c.nbytes], [c.time_us], "o", color="none", markeredgecolor="#444444", ms=11)
         if number < _LABELLED_CROSSOVERS:
             # Where there is room: curves run from bottom left to top right.
