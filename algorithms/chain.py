@@ -3,21 +3,12 @@
 In segments it is a pipeline, which moves a large message at the speed of one link.
 """
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
-from hpcoll.schedule import (
-    Problem,
-    algorithm,
-    copy,
-    fold,
-    recv,
-    recv_reduce,
-    register,
-    send,
-    sequence,
-    tmp,
-)
+from hpcoll.schedule import Problem, algorithm, copy, fold, recv, recv_reduce, send, tmp
 
 SOURCE = "Pjesivac-Grbovic et al. 2007, doi:10.1007/s10586-007-0012-0"
 
@@ -94,44 +85,3 @@ def exscan(p: Problem) -> Iterator[Any]:
         yield fold(mine, [0, mine])
     if not last:
         yield send(p.rank + 1, mine)
-
-
-def _segments(p: Problem, *, segments: int) -> int:
-    return segments
-
-
-@algorithm("broadcast", name="chain", chunks=_segments, source=SOURCE)
-def broadcast(p: Problem, *, segments: int = 4) -> Iterator[Any]:
-    """Receive a segment while passing on the one before it."""
-    number = (p.rank - p.root) % p.size
-    before, after = (p.rank - 1) % p.size, (p.rank + 1) % p.size
-    for s in range(segments + 1):
-        yield (
-            recv(before, s) if number and s < segments else (),
-            send(after, s - 1) if number + 1 < p.size and s else (),
-        )
-
-
-@algorithm("reduce", name="chain", chunks=_segments, source=SOURCE)
-def reduce(p: Problem, *, segments: int = 4) -> Iterator[Any]:
-    """Fold a segment while passing on the one before it; to rank 0 first if order matters."""
-    end = p.root if p.commutes else 0
-    number = (p.rank - end) % p.size
-    before, after = (p.rank + 1) % p.size, (p.rank - 1) % p.size
-    for s in range(segments + 1):
-        yield (
-            recv_reduce(before, s) if number + 1 < p.size and s < segments else (),
-            send(after, s - 1) if number and s else (),
-        )
-    if end != p.root:
-        if p.rank == end:
-            yield send(p.root, *range(segments))
-        elif p.rank == p.root:
-            yield recv(end, *range(segments))
-
-
-register(
-    sequence("allreduce", reduce, broadcast),
-    name="chain",
-    doc="Along the chain to rank 0, and back.",
-)

@@ -9,10 +9,6 @@ from typing import Any
 
 from hpcoll.schedule import Problem, algorithm, recv, send
 
-# Numbered from the root, the odd ranks are the left subtree and the even ones the right;
-# numbers 1 and 2 are at the top, 3 and 5 below 1, 4 and 6 below 2. So the places in the two
-# subtrees that are alike have neighbouring numbers, and these are the pairs.
-
 
 @algorithm(
     "broadcast",
@@ -21,20 +17,31 @@ from hpcoll.schedule import Problem, algorithm, recv, send
     source="Pjesivac-Grbovic et al. 2007, doi:10.1007/s10586-007-0012-0",
 )
 def broadcast(p: Problem, *, segments: int = 4) -> Iterator[Any]:
-    """Each half in `segments` segments; the root is the pair of a rank that has none."""
-    number = (p.rank - p.root) % p.size
+    """The same place on either side makes a pair; the root serves a rank that has none."""
     halves = [range(segments), range(segments, 2 * segments)]
 
-    def rank(number: int) -> int:
-        return (number + p.root) % p.size
+    def rank(side: int, place: int) -> int:
+        return (p.root + 1 + side + 2 * place) % p.size
 
-    if not number:
-        tops = [(rank(top), half) for top, half in zip((1, 2), halves, strict=True) if top < p.size]
+    if p.rank == p.root:
+        sides = range(min(2, p.size - 1))
         for k in range(segments):
-            yield [send(top, half[k]) for top, half in tops]
+            yield [send(rank(side, 0), halves[side][k]) for side in sides]
         if p.size % 2 == 0:
-            yield send(rank(p.size - 1), *halves[1])
+            yield send(rank(0, p.size // 2 - 1), *halves[1])
         return
-    odd = number % 2
-    mine, other = halves if odd else reversed(halves)
-    parent = rank((number - 1 + odd) // 4 * 2 - odd + (number > 2) ...)
+    place, side = divmod((p.rank - p.root) % p.size - 1, 2)
+    mine, other = halves[side], halves[1 - side]
+    parent = rank(side, (place - 1) // 2) if place else p.root
+    count = (p.size - side) // 2  # ranks on this side
+    children = [rank(side, below) for below in (2 * place + 1, 2 * place + 2) if below < count]
+    for k in range(segments + 1):
+        yield (
+            send(children, mine[k - 1]) if children and k else (),
+            recv(parent, mine[k]) if k < segments else (),
+        )
+    if place < (p.size - 1) // 2:
+        pair = rank(1 - side, place)
+        yield send(pair, *mine), recv(pair, *other)
+    else:
+        yield recv(p.root, *other)

@@ -15,7 +15,7 @@ import click
 from hpcoll.errors import HpcollError, ScheduleError
 from hpcoll.version import __version__
 
-COMMANDS = ("list", "show", "verify", "bench", "plot", "env")
+COMMANDS = ("list", "show", "compare", "verify", "bench", "plot", "env")
 
 STATUS_FAILED = 1
 STATUS_BAD_INPUT = 2

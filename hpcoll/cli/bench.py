@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     "algorithms",
     multiple=True,
     metavar="NAME",
-    help="auto (the default), all, or an algorithm, such as ring or bruck:radix=3; "
-    "may be given several times.",
+    help="auto (the default), all, or an algorithm, such as ring or bruck:radix=3, or "
+    "several tunings as in bruck:radix=2,3,4; may be given several times.",
 )
 @click.option(
     "--transport", metavar="NAME", help="auto or a transport. [default: HPCOLL_TRANSPORT]"
@@ -182,7 +182,8 @@ def _algorithms(kind: Collective, names: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(names)) > 1:
             raise ConfigError("--algorithm: auto and all stand alone")
         return (names[0],)
-    return tuple(dict.fromkeys(registry.find(name, kind.name).spec for name in names))
+    found = [a for name in names for a in registry.find_all(name, kind.name)]
+    return tuple(dict.fromkeys(a.asked for a in found))
 
 
 def _transport(name: str) -> str:

@@ -15,6 +15,7 @@ from types import FrameType
 
 from hpcoll.errors import HpcollError
 from hpcoll.schedule import registry
+from hpcoll.schedule.topology import Topology
 from hpcoll.schedule.verify import Proof, prove
 
 SMALL_WORK = 20_000
@@ -33,6 +34,7 @@ def prove_all(
     load: Sequence[str],
     jobs: int,
     advance: Callable[[], None],
+    ranks_per_node: int | None = None,
 ) -> list[Proof]:
     """Prove each (algorithm, number of ranks); the results are in the order of the tasks.
 
@@ -46,6 +48,8 @@ def prove_all(
         Number of processes.
     advance : callable
         Called after each proof.
+    ranks_per_node : int, optional
+        So many consecutive ranks share a node; by default several placements are proved.
 
     Raises
     ------
@@ -56,7 +60,7 @@ def prove_all(
     if jobs <= 1 or sum(size * size for _, size in tasks) < SMALL_WORK:
         proofs: list[Proof] = []
         for task in tasks:
-            proofs.append(_prove(task))
+            proofs.append(_prove(task, ranks_per_node))
             advance()
         return proofs
     # Largest first: the last to end are then small ones.
@@ -68,7 +72,7 @@ def prove_all(
     pool = ProcessPoolExecutor(jobs, context, _start_worker, (tuple(load),))
     try:
         with _signals_held():
-            futures = {pool.submit(_prove, tasks[i]): i for i in order}
+            futures = {pool.submit(_prove, tasks[i], ranks_per_node): i for i in order}
         for future in as_completed(futures):
             results[futures[future]] = future.result()
             advance()
@@ -88,9 +92,10 @@ def prove_all(
     return [results[i] for i in range(len(tasks))]
 
 
-def _prove(task: tuple[str, int]) -> Proof:
+def _prove(task: tuple[str, int], ranks_per_node: int | None) -> Proof:
     spec, size = task
-    return prove(registry.find(spec), size)
+    topology = Topology.blocks(size, ranks_per_node) if ranks_per_node else None
+    return prove(registry.find(spec), size, topology=topology)
 
 
 @contextmanager

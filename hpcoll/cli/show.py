@@ -44,12 +44,7 @@ NODES_IN_A_LINE = 16
     metavar="RANK",
     help="Show the steps of this rank; may be given several times.",
 )
-@click.option(
-    "--ranks-per-node",
-    type=values.whole(1, values.MAX_RANKS),
-    metavar="G",
-    help="So many consecutive ranks share a node; all by default.",
-)
+@values.ranks_per_node_option
 @click.option(
     "--plot",
     metavar="FILE",
@@ -78,7 +73,6 @@ def command(
     """
     from hpcoll.schedule import registry
     from hpcoll.schedule.collectives import COLLECTIVES
-    from hpcoll.schedule.topology import Topology
     from hpcoll.schedule.verify import prove
 
     values.checked_settings()
@@ -97,7 +91,7 @@ def command(
             )
     if plot is not None:
         _check_plot(plot, ranks)
-    topology = Topology.blocks(ranks, ranks_per_node) if ranks_per_node else None
+    topology = values.topology(ranks, ranks_per_node)
     proof = prove(algorithm, ranks, roots=None if root is None else (root,), topology=topology)
     if proof.skipped and not algorithm.native:
         raise RegistryError(f"{algorithm.spec} can't serve {ranks} ranks: {proof.skipped}")

@@ -12,6 +12,7 @@ import click
 from hpcoll import config
 from hpcoll.errors import ConfigError
 from hpcoll.schedule.algorithm import Algorithm
+from hpcoll.schedule.topology import Topology
 
 MAX_RANKS = 4096
 _RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
@@ -114,6 +115,19 @@ load_option: Callable[[F], F] = click.option(
     metavar="FILE",
     help="A Python file that registers algorithms; may be given several times.",
 )
+
+
+ranks_per_node_option: Callable[[F], F] = click.option(
+    "--ranks-per-node",
+    type=whole(1, MAX_RANKS),
+    metavar="G",
+    help="So many consecutive ranks share a node; all by default.",
+)
+
+
+def topology(ranks: int, ranks_per_node: int | None) -> Topology | None:
+    """Where the ranks lie, as --ranks-per-node says; None where it is not given."""
+    return Topology.blocks(ranks, ranks_per_node) if ranks_per_node else None
 
 
 def json_option(function: F) -> F:

@@ -34,20 +34,24 @@ if TYPE_CHECKING:
     metavar="N",
     help="Number of processes; as many as there are cores by default.",
 )
+@values.ranks_per_node_option
 @values.load_option
 @values.json_option
 def command(
     names: tuple[str, ...],
     ranks: tuple[int, ...],
     jobs: int | None,
+    ranks_per_node: int | None,
     load: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Prove that algorithms are right, by running all ranks on symbols.
 
-    NAME is a collective or collective/algorithm. Without a name, all algorithms are
+    NAME is a collective or collective/algorithm, with tunables as in
+    alltoall/bruck:radix=2,3,4, which are three. Without a name, all algorithms are
     proved, or those of --load. Every root is tried up to 8 ranks, three of them beyond;
-    each in place and not, with equal and unequal chunks.
+    each in place and not, with equal and unequal chunks, up to 256 ranks with irregular
+    owners of chunks; algorithms that look at the nodes, for several placements of ranks.
 
     Exit status 1: a proof failed, or nothing could be proved.
     """
@@ -58,7 +62,7 @@ def command(
     start = time.perf_counter()
     tasks = [(a.spec, size) for a in chosen for size in ranks]
     with output.progress(len(tasks), "proving") as advance:
-        proofs = pool.prove_all(tasks, load, jobs or pool.default_jobs(), advance)
+        proofs = pool.prove_all(tasks, load, jobs or pool.default_jobs(), advance, ranks_per_node)
     seconds = time.perf_counter() - start
     if as_json:
         output.print_json(_as_json(proofs, seconds))
@@ -76,7 +80,7 @@ def _choose(names: tuple[str, ...], load: tuple[str, ...]) -> list[Algorithm]:
         return loaded or registry.algorithms()
     chosen: dict[str, Algorithm] = {}
     for name in names:
-        found = [registry.find(name)] if "/" in name else registry.algorithms(name)
+        found = registry.find_all(name) if "/" in name else registry.algorithms(name)
         chosen.update({a.spec: a for a in found})
     return list(chosen.values())
 

@@ -131,18 +131,15 @@ def sequence(collective: str, *parts: Part) -> Algorithm:
     bases = [registered(a) for a in parts]
 
     def run(p: Problem, **tunables: int) -> Iterator[Any]:
-        ranks = range(p.size)
+        blocks = p.blocks or tuple(bundles(range(p.chunks), p.size))
         for base in bases:
             algorithm = with_tunables(base, tunables)
-            ids, owners = None, None
-            if not COLLECTIVES[base.collective].owned:
-                own = algorithm.problem(p.rank, p.size, topology=p.topology).chunks
-                ids = bundles(range(p.chunks), own)
-            elif p.blocks:
-                owners = _owners(p, ranks)
-            else:
-                owners = [c * p.size // p.chunks for c in range(p.chunks)]
-            sub = p.sub(ranks, owners, collective=base.collective, chunk_ids=ids, root=p.root)
+            if COLLECTIVES[base.collective].owned:  # its chunks are those of the whole
+                yield from algorithm.generate(replace(p, collective=base.collective, blocks=blocks))
+                continue
+            own = algorithm.problem(p.rank, p.size, topology=p.topology).chunks
+            ids = bundles(range(p.chunks), own)
+            sub = p.sub(range(p.size), collective=base.collective, chunk_ids=ids, root=p.root)
             yield from part(algorithm.generate(sub), sub)
 
     def chunks(p: Problem, **tunables: int) -> int:

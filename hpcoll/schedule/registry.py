@@ -12,10 +12,12 @@ import importlib.metadata
 import importlib.util
 import inspect
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -285,11 +287,36 @@ def find(spec: str, collective: str | None = None) -> Algorithm:
         raise RegistryError(f"no algorithm {base!r}{hint}{has}")
     if collective is not None and found.collective != collective_named(collective).name:
         raise RegistryError(f"{found.full_name} is no algorithm for {collective}")
-    values: dict[str, int] = {}
-    for pair in filter(None, settings.split(",")):
-        key, _, text = pair.partition("=")
-        try:
-            values[key.strip()] = int(text)
-        except ValueError:
-            raise RegistryError(f"{spec!r}: write tunables as name=integer, not {pair!r}") from None
-    return found.tuned(**values) if values else found
+    values = _tunables(spec, settings)
+    if any(len(several) > 1 for several in values.values()):
+        raise RegistryError(f"{spec!r} names several values of a tunable: give one")
+    one = {key: several[0] for key, several in values.items()}
+    return found.tuned(**one) if one else found
+
+
+def find_all(spec: str, collective: str | None = None) -> list[Algorithm]:
+    """The algorithms that a text names with several values of its tunables.
+
+    ``"alltoall/bruck:radix=2,3,4"`` are three; with values of several tunables, as in
+    ``"x:segments=1,4,radix=2,3"``, each goes with each. Otherwise as `find`.
+    """
+    base, _, settings = spec.partition(":")
+    found = find(base, collective)
+    values = _tunables(spec, settings)
+    return [
+        found.tuned(**dict(zip(values, chosen, strict=True))) if values else found
+        for chosen in product(*values.values())
+    ]
+
+
+def _tunables(spec: str, settings: str) -> dict[str, list[int]]:
+    """Read ``a=1,2,b=3``: a value without a name is one more of the tunable before it."""
+    values: dict[str, list[int]] = {}
+    key = ""
+    for part in filter(None, settings.split(",")):
+        name, given, text = part.rpartition("=")
+        key = name.strip() if given else key
+        if not key or not re.fullmatch(r"\s*-?[0-9]{1,9}\s*", text):
+            raise RegistryError(f"{spec!r}: write tunables as name=integer, not {part!r}")
+        values.setdefault(key, []).append(int(text))
+    return values
