@@ -28,7 +28,7 @@ def test_the_algorithm_is_proved_and_short(tmp_path: Path) -> None:
     file = tmp_path / "my_algorithm.py"
     file.write_text(text)
     (loaded,) = load_file(file)
-    assert loaded.full_name == "allgather/neighbor_exchange"
+    assert loaded.full_name == "allgather/my_exchange"
     proofs = [prove(loaded, p) for p in range(1, 21)]
     assert [p.ranks for p in proofs if p.proved] == list(range(2, 21, 2))
     assert all(p.skipped == "needs an even number of ranks" for p in proofs if not p.proved)
@@ -62,6 +62,21 @@ def test_every_command_shown_exists() -> None:
     from hpcoll.cli import cli
 
     shown = set(re.findall(r"^(?:\.venv/bin/)?hpcoll (\w+)", "\n".join(blocks("sh")), re.MULTILINE))
-    assert shown >= {"verify", "show", "bench"}
+    assert shown >= {"verify", "show", "bench", "compare"}
     for name in shown:
         assert CliRunner().invoke(cli, [name, "--help"]).exit_code == 0
+
+
+def test_the_table_of_algorithms_is_what_the_command_prints() -> None:
+    """After a change of algorithms: put the command's output between the marks."""
+    from click.testing import CliRunner
+
+    from hpcoll.cli import cli
+
+    shown = re.search(
+        r"<!-- algorithms: hpcoll (.*) -->\n(.*)<!-- end -->", README.read_text(), re.S
+    )
+    assert shown is not None
+    printed = CliRunner().invoke(cli, shown[1].split())
+    assert printed.exit_code == 0
+    assert printed.stdout == shown[2]

@@ -112,7 +112,8 @@ def _draw_bounds(axes: Any, least: tuple[int, float]) -> None:
         axes.axhline(volume, color=PALE, linestyle="--", zorder=1)
         axes.annotate(
             f"least bytes: {volume:.4g} n", (1, volume), xycoords=("axes fraction", "data"),
-            xytext=(0, 4), textcoords="offset points", ha="right", color=INK, fontsize=9,
+            xytext=(0, -4), textcoords="offset points", ha="right", va="top", color=INK,
+            fontsize=9,
         )  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 """What each algorithm must be able to do and cost, held against what the proof derives."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 from unittest.mock import patch
 
 import pytest
@@ -12,194 +13,203 @@ from hypothesis import strategies as st
 from hpcoll.schedule import Algorithm
 from hpcoll.schedule.collectives import COLLECTIVES
 from hpcoll.schedule.counts import lower_bound
+from hpcoll.schedule.operations import Send
 from hpcoll.schedule.registry import algorithms, find
 from hpcoll.schedule.topology import Topology
-from hpcoll.schedule.verify import prove
+from hpcoll.schedule.verify import Proof, prove
+
+from .catalogue import DISTANCES, TABLE, Cost, Limit, Row, always, full, power
 
 SIZES = (*range(1, 10), 12, 15, 16, 17)
-
-
-def log(p: int) -> int:
-    """Logarithm to base 2, rounded up."""
-    return (p - 1).bit_length()
-
-
-def power(p: int) -> bool:
-    return p & (p - 1) == 0
-
-
-def always(p: int) -> bool:
-    return True
-
-
-def share(p: int) -> Fraction:
-    return Fraction(p - 1, p)
-
-
-def none(p: int) -> int:
-    return 0
-
-
-def steps(p: int) -> int:
-    return p - 1
-
-
-def one(p: int) -> int:
-    return min(p - 1, 1)
-
-
-def folded(p: int, phases: int = 1) -> int:
-    """Rounds of recursive doubling with a fold where p is no power of two."""
-    return phases * (p.bit_length() - 1) + (0 if power(p) else 2)
-
-
-def popcounts(p: int) -> Fraction:
-    return Fraction(sum(i.bit_count() for i in range(p)), p)
-
-
-Cost = Callable[[int], "int | Fraction"]
-
-
-@dataclass(frozen=True)
-class Row:
-    """What must hold of one algorithm.
-
-    `serves` and `in_place` say for which p; `exact` for which p the formulas of
-    volume and reductions are met exactly (elsewhere they are not asked).
-    """
-
-    rounds: Cost
-    volume: Cost
-    reductions: Cost = none
-    ordered: bool = True
-    serves: Callable[[int], bool] = always
-    in_place: Callable[[int], bool] = always
-    exact: Callable[[int], bool] = always
-
-
-TABLE: dict[str, Row] = {
-    "allreduce/ring": Row(lambda p: 2 * (p - 1), lambda p: 2 * share(p), share, ordered=False),
-    "allreduce/recursive_doubling": Row(folded, log, log, exact=power),
-    "allreduce/recursive_halving_doubling": Row(
-        lambda p: folded(p, 2), lambda p: 2 * share(p), share, exact=power
-    ),
-    "allreduce/one_shot": Row(steps, steps, steps),
-    "allreduce/two_shot": Row(lambda p: 2 * (p - 1), lambda p: 2 * share(p), share),
-    "allgather/ring": Row(steps, share),
-    "allgather/recursive_doubling": Row(log, share, serves=power),
-    "allgather/bruck": Row(log, share),
-    "allgather/direct": Row(steps, share),
-    "reduce_scatter/ring": Row(steps, share, share, ordered=False),
-    "reduce_scatter/pairwise": Row(steps, share, share, ordered=False),
-    "reduce_scatter/direct": Row(steps, share, share),
-    "reduce_scatter/recursive_halving": Row(folded, share, share, exact=power),
-    "alltoall/spread_out": Row(steps, share),
-    "alltoall/pairwise": Row(steps, share, in_place=power),
-    "alltoall/bruck": Row(log, popcounts, in_place=power),
-    "broadcast/binomial": Row(log, log),
-    "broadcast/direct": Row(steps, steps),
-    "reduce/binomial": Row(log, log, log),
-    "reduce/direct": Row(steps, steps, steps),
-    "gather/binomial": Row(log, share),
-    "gather/direct": Row(steps, share),
-    "scatter/binomial": Row(log, share),
-    "scatter/direct": Row(steps, share),
-    "scan/direct": Row(steps, steps, steps),
-    "scan/chain": Row(steps, one, one),
-    "scan/recursive_doubling": Row(log, log, lambda p: max(2 * log(p) - 2, log(p)), exact=power),
-    "exscan/direct": Row(steps, steps, lambda p: max(p - 2, 0)),
-    "exscan/chain": Row(steps, one, lambda p: int(p > 2)),
-    "exscan/recursive_doubling": Row(log, log, lambda p: max(2 * log(p) - 3, 0), exact=power),
-    "barrier/direct": Row(steps, none),
-    "barrier/dissemination": Row(log, none),
-}
-
 REAL = [a for a in algorithms() if not a.native]
+NAMES = sorted({row.name for row in TABLE})
+PLACED = {row.name for row in TABLE if row.per_node}
+ROWS = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.id)
 
 
-def test_the_table_and_the_registry_hold_the_same_algorithms() -> None:
-    assert {a.full_name for a in REAL} == set(TABLE)
+@cache
+def proved(spec: str, size: int, per_node: int = 0) -> Proof:
+    topology = Topology.blocks(size, per_node) if per_node else None
+    return prove(find(spec), size, topology=topology)
 
 
-def test_every_collective_has_an_algorithm_for_any_number_of_ranks() -> None:
-    for collective in COLLECTIVES:
-        rows = [row for name, row in TABLE.items() if name.startswith(f"{collective}/")]
-        assert any(row.serves is always for row in rows), collective
+def check_cost(what: str, counted: int | Fraction, cost: Cost | Limit, size: int) -> None:
+    limit = cost if isinstance(cost, Limit) else Limit(cost, always)
+    if limit.exact(size):
+        assert counted == limit.formula(size), f"{what} of {size} ranks"
+    elif limit.most is not None:
+        assert counted <= limit.most(size), f"{what} of {size} ranks, at most"
 
 
-def test_every_reduction_has_an_algorithm_that_keeps_rank_order() -> None:
-    for collective, kind in COLLECTIVES.items():
-        if kind.reduces:
-            names = [n for n, r in TABLE.items() if n.startswith(f"{collective}/") and r.ordered]
-            assert names, collective
-
-
-@pytest.mark.parametrize("algorithm", REAL, ids=lambda a: a.full_name)
-def test_an_algorithm_says_where_it_is_from(algorithm: Algorithm) -> None:
-    assert "doi:" in algorithm.source or "arXiv:" in algorithm.source
-    assert algorithm.doc
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", TABLE)
-def test_proof_and_costs(name: str, size: int) -> None:
-    row, proof = TABLE[name], prove(find(name), size)
+def check(row: Row, size: int) -> None:
+    """Hold a proof against what the table says."""
+    proof = proved(row.spec, size, row.per_node)
     assert proof.fault is None
     if not row.serves(size):
-        assert proof.skipped
-        assert "bruck" in proof.skipped
+        others = [r.name.split("/")[1] for r in rows_of(row.name.split("/")[0]) if r.serves(size)]
+        assert any(other in str(proof.skipped) for other in others)
         return
-    assert proof.proved
-    assert proof.bit_identical
-    if row.ordered or size > 3:
-        assert proof.rank_order is row.ordered
-    assert proof.in_place is row.in_place(size)
+    assert proof.skipped is None
+    for what, told in (
+        ("rank_order", row.ordered(size)),
+        ("bit_identical", row.identical(size)),
+        ("in_place", row.in_place(size)),
+    ):
+        assert told in (None, getattr(proof, what)), f"{what} at {size} ranks"
     counts = proof.counts
     assert counts is not None
-    assert counts.rounds == row.rounds(size)
-    if row.exact(size):
-        assert counts.volume == row.volume(size)
-        assert counts.reductions == row.reductions(size)
-    bound = lower_bound(name.split("/")[0], size)
+    if not row.per_node or full(row.per_node)(size):
+        check_cost("rounds", counts.rounds, row.rounds, size)
+        check_cost("volume", counts.volume, row.volume, size)
+        check_cost("reductions", counts.reductions, row.reductions, size)
+    bound = lower_bound(row.name.split("/")[0], size)
     assert counts.rounds >= bound.rounds
     assert counts.volume >= bound.volume
     assert counts.reductions >= bound.reductions
 
 
-@pytest.mark.parametrize("size", [31, 32, 33, 64])
-@pytest.mark.parametrize("name", TABLE)
-def test_large(name: str, size: int) -> None:
-    proof = prove(find(name), size)
-    assert proof.proved is TABLE[name].serves(size)
-    assert proof.fault is None
+def rows_of(collective: str) -> list[Row]:
+    return [row for row in TABLE if row.name.startswith(f"{collective}/")]
 
 
-@pytest.mark.parametrize("name", ["allreduce/ring", "alltoall/pairwise", "alltoall/bruck"])
-def test_very_large(name: str) -> None:
-    counts = prove(find(name), 128).counts
-    assert counts is not None
-    assert counts.rounds == TABLE[name].rounds(128)
+def messages(algorithm: Algorithm, size: int) -> Iterator[tuple[int, int, int]]:
+    """Sender, receiver and number of chunks of each message."""
+    for rank in range(size):
+        for step in algorithm.steps(algorithm.problem(rank, size)):
+            for op in step:
+                if isinstance(op, Send):
+                    yield from ((rank, peer, len(op.chunks)) for peer in op.peers)
 
 
-@pytest.mark.parametrize("radix", [2, 3, 4, 7, 20])
-@pytest.mark.parametrize("name", ["alltoall/bruck", "barrier/dissemination"])
-def test_radix(name: str, radix: int) -> None:
-    algorithm = find(f"{name}:radix={radix}")
-    for size in (*range(1, 12), 16, 27):
-        assert prove(algorithm, size).proved
-    if radix > 10:
+def test_the_table_and_the_registry_hold_the_same_algorithms() -> None:
+    assert [a.full_name for a in sorted(REAL, key=lambda a: a.full_name)] == NAMES
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_every_collective_has_an_algorithm_for_all_it_may_be_asked(collective: str) -> None:
+    anywhere = [row for row in rows_of(collective) if row.serves is always]
+    assert anywhere
+    assert any(row.ordered is always for row in anywhere)
+
+
+@pytest.mark.parametrize("algorithm", REAL, ids=lambda a: a.full_name)
+def test_an_algorithm_says_where_it_is_from(algorithm: Algorithm) -> None:
+    assert re.search("doi:|arXiv:|IEEE Trans", algorithm.source)
+    assert algorithm.doc
+
+
+@pytest.mark.parametrize("size", SIZES)
+@ROWS
+def test_proof_and_costs(row: Row, size: int) -> None:
+    check(row, size)
+
+
+@pytest.mark.parametrize("size", [32, 33])
+@pytest.mark.parametrize("row", {r.name: r for r in reversed(TABLE)}.values(), ids=lambda r: r.id)
+def test_large(row: Row, size: int) -> None:
+    check(row, size)
+
+
+@pytest.mark.parametrize("spec", ["allreduce/ring", "alltoall/pairwise", "allgather/circulant"])
+def test_very_large(spec: str) -> None:
+    check(next(row for row in TABLE if row.spec == spec), 96)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_some_algorithms_look_at_the_nodes(name: str) -> None:
+    proof = proved(name, 8)
+    assert proof.proved
+    assert proof.topological is (name in PLACED)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 7, 9])
+@pytest.mark.parametrize("name", sorted(PLACED))
+def test_nodes_of_unequal_sizes_and_mixed_ranks(name: str, size: int) -> None:
+    proof = proved(name, size)
+    assert proof.proved
+    assert proof.bit_identical
+
+
+@pytest.mark.parametrize("size", [5, 8, 11, 16, 32])
+@pytest.mark.parametrize("name", DISTANCES)
+def test_messages_travel_along_the_edges_of_the_paper(name: str, size: int) -> None:
+    edges, where = DISTANCES[name]
+    if not where(size):
         return
-    digits, size = (3, radix**3) if radix < 4 else (2, radix**2)
-    counts = prove(algorithm, size).counts
-    assert counts is not None
-    assert counts.rounds == digits * (radix - 1)
-    if name == "alltoall/bruck":
-        assert counts.volume == Fraction(digits * (radix - 1), radix)
+    wanted = {min(d % size, -d % size) for d in edges(size)}
+    found = {min((a - b) % size, (b - a) % size) for a, b, _ in messages(find(name), size)}
+    assert found == wanted
 
 
-def test_radix_one_is_refused_with_the_reason() -> None:
-    for name in ("alltoall/bruck", "barrier/dissemination"):
-        assert "2 or more" in str(prove(find(f"{name}:radix=1"), 4).skipped)
+@pytest.mark.parametrize("aggregate", [1, 2, 4, 8])
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter"])
+def test_no_message_of_pat_holds_more_than_the_aggregate(collective: str, aggregate: int) -> None:
+    algorithm = find(f"{collective}/pat:aggregate={aggregate}")
+    for size in (5, 8, 13, 16):
+        most = max(n for _, _, n in messages(algorithm, size))
+        assert most <= aggregate
+        assert not power(size) or most == min(aggregate, size // 2)
+
+
+@pytest.mark.parametrize("window", [1, 3, 8, 40])
+def test_no_step_of_a_window_has_more_messages(window: int) -> None:
+    algorithm = find(f"alltoall/linear:window={window}")
+    for rank in range(12):
+        sends = [
+            sum(len(op.peers) for op in step if isinstance(op, Send))
+            for step in algorithm.steps(algorithm.problem(rank, 12))
+        ]
+        assert max(sends) == min(window, 11)
+        assert sum(sends) == 11
+
+
+@pytest.mark.parametrize("collective", ["allreduce", "allgather", "reduce_scatter"])
+def test_a_ring_that_keeps_nodes_together_leaves_each_once(collective: str) -> None:
+    topology = Topology([r % 4 for r in range(12)])
+    algorithm = find(f"{collective}/node_ring")
+    links = set()
+    for rank in range(12):
+        for step in algorithm.steps(algorithm.problem(rank, 12, topology=topology)):
+            links |= {(rank, peer) for op in step if isinstance(op, Send) for peer in op.peers}
+    assert len(links) == 12
+    assert sum(topology.node_of[a] != topology.node_of[b] for a, b in links) == 4
+
+
+@pytest.mark.parametrize("name", sorted({r.name for r in TABLE if "segments=" in r.spec}))
+def test_pipelining_pays(name: str) -> None:
+    """In units of a whole message, a round of one of 8 segments is an eighth."""
+    whole, cut = (
+        prove(find(f"{name}:segments={s}"), 9, roots=[0], topology=Topology.blocks(9, 3)).counts
+        for s in (1, 8)
+    )
+    assert whole is not None
+    assert cut is not None
+    assert Fraction(cut.rounds, 8) < whole.rounds
+    assert cut.volume <= whole.volume
+
+
+@pytest.mark.parametrize(
+    "name", sorted({r.name for r in TABLE if "radix=" in r.spec and "knomial" not in r.spec})
+)
+def test_a_radix_of_one_is_refused_with_the_reason(name: str) -> None:
+    assert "2 or more" in str(prove(find(f"{name}:radix=1"), 4).skipped)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "allgather/bruck:radix=20",
+        "alltoall/bruck:radix=20",
+        "alltoall/grid:columns=20",
+        "alltoall/linear:window=20",
+        "allreduce/recursive_multiplying:radix=20",
+        "barrier/dissemination:radix=20",
+        "broadcast/knomial:radix=20",
+    ],
+)
+def test_a_tunable_may_be_above_the_number_of_ranks(spec: str) -> None:
+    for size in (1, 2, 7, 12):
+        assert prove(find(spec), size).proved
 
 
 def test_reduce_has_another_schedule_for_operators_that_need_rank_order() -> None:
@@ -219,17 +229,14 @@ def test_reduce_has_another_schedule_for_operators_that_need_rank_order() -> Non
 OWNED = [a for a in REAL if COLLECTIVES[a.collective].owned]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.sampled_from(OWNED), st.integers(1, 11), st.data())
 def test_any_owners(algorithm: Algorithm, size: int, data: st.DataObject) -> None:
     owners = tuple(data.draw(st.lists(st.integers(0, size - 1), max_size=2 * size)))
     root = data.draw(st.integers(0, size - 1)) if COLLECTIVES[algorithm.collective].rooted else 0
+    places = st.lists(st.integers(0, 3), min_size=size, max_size=size)
+    topology = Topology(data.draw(places) if algorithm.full_name in PLACED else (0,) * size)
     with patch("hpcoll.schedule.verify._owner_maps", lambda *_: iter([owners])):
-        proof = prove(algorithm, size, roots=[root])
-    assert proof.proved or (proof.skipped and not TABLE[algorithm.full_name].serves(size))
-
-
-@pytest.mark.parametrize("name", TABLE)
-def test_a_topology_changes_nothing_in_flat_algorithms(name: str) -> None:
-    two = prove(find(name), 8, topology=Topology((0, 0, 0, 0, 1, 1, 1, 1)))
-    assert two == prove(find(name), 8)
+        proof = prove(algorithm, size, roots=[root], topology=topology)
+    serves = next(row.serves for row in TABLE if row.name == algorithm.full_name)
+    assert proof.proved or (proof.skipped and not serves(size))
