@@ -291,6 +291,7 @@ class Dispatcher:
             root=root,
             pinned=pin,
             topology=self.topology,
+            crowded=self.session.crowded,
         )
 
     def _bind(self, entry: Entry, call: Call, *, pooled: bool) -> Binding:

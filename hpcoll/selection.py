@@ -82,6 +82,7 @@ def choose(
     root: int = 0,
     pinned: str | None = None,
     topology: Topology | None = None,
+    crowded: bool = False,
 ) -> Choice:
     """Choose an algorithm.
 
@@ -103,6 +104,8 @@ def choose(
         The algorithm that the user wants; None for auto.
     topology : Topology, optional
         Which ranks share a node.
+    crowded : bool
+        Whether some node has more ranks than cores.
 
     Raises
     ------
@@ -114,7 +117,8 @@ def choose(
         reason = unfit(algorithm, size, dtype=dtype, op=op, root=root, topology=topology)
         if reason is not None:
             raise RegistryError(f"{algorithm.spec} can't serve this call: {reason}")
-        return Choice(fitted(algorithm, size, nbytes, root, topology), "asked for by name")
+        algorithm = fitted(algorithm, size, nbytes, root, topology, crowded=crowded)
+        return Choice(algorithm, "asked for by name")
     fit: list[tuple[Algorithm, Cost]] = []
     notes: list[tuple[str, Cost | str]] = []
     native: Choice | None = None
@@ -129,8 +133,8 @@ def choose(
         if reason is not None:
             notes.append((algorithm.spec, reason))
             continue
-        algorithm = fitted(algorithm, size, nbytes, root, topology)
-        cost = cost_of(algorithm, size, nbytes, root, topology)
+        algorithm = fitted(algorithm, size, nbytes, root, topology, crowded=crowded)
+        cost = cost_of(algorithm, size, nbytes, root, topology, crowded=crowded)
         if cost is None:
             notes.append((algorithm.spec, f"more than {STEPS_LIMIT} steps"))
             continue

@@ -46,6 +46,8 @@ class Session:
     ----------
     rank, size : int
         This rank and the number of ranks.
+    crowded : bool
+        Whether some node has more ranks than cores.
     topology : Topology
         Which ranks share a node.
     unusable : str or None
@@ -71,13 +73,13 @@ class Session:
         self.rank, self.size = self.mailbox.rank, self.mailbox.size
         self.agreement = Agreement(self.mailbox, self._book.spoken)
         module = self._load(transport)
-        self.topology, crowded = discover(comm)
+        self.topology, self.crowded = discover(comm)
         if settings.ranks_per_node:
             self.topology = Topology.blocks(self.size, settings.ranks_per_node)
         self.channel: Channel = module.open_channel(
             comm,
             limit=settings.max_message_nbytes,
-            oversubscribed=crowded,
+            oversubscribed=self.crowded,
         )
         self._book.attach(self.channel.table)
 

@@ -135,7 +135,8 @@ class Algorithm:
             topology=topology or Topology.single_node(size),
         )
         count = len(owners) if owners is not None else self._ask("chunks", self.chunks, p)
-        if not isinstance(count, int) or count < 0:
+        least = 0 if kind.owned or kind.name in ("alltoall", "barrier") else 1
+        if not isinstance(count, int) or count < least:
             raise ScheduleError(f"{self.full_name}: chunks gave {count!r} for {size} ranks")
         if kind.owned and owners is None:
             if count % size:

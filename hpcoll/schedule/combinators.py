@@ -52,6 +52,8 @@ def mirrored(a: Part) -> Algorithm:
     """Half of the message as it is, half in the mirrored rank order, at the same time.
 
     A ring becomes two rings in opposite directions, which use both directions of a link.
+    For algorithms whose ranks are in step: both ends of a message in the same step, else
+    the halves may wait for each other, which the proof finds.
     """
     base = _orderless(registered(a), "mirrored")
 
@@ -129,6 +131,10 @@ def sequence(collective: str, *parts: Part) -> Algorithm:
     broadcast.
     """
     bases = [registered(a) for a in parts]
+    if collective not in COLLECTIVES:
+        raise RegistryError(
+            f"no collective {collective!r} to make: use one of {', '.join(COLLECTIVES)}"
+        )
 
     def run(p: Problem, **tunables: int) -> Iterator[Any]:
         blocks = p.blocks or tuple(bundles(range(p.chunks), p.size))

@@ -130,6 +130,17 @@ def leaders(
     groups : callable
         ``groups(p)``, with tunables as keywords: the ranks of each node.
     """
+    needed = {
+        "allreduce": (True, True),
+        "reduce": (True, False),
+        "broadcast": (False, True),
+        "barrier": (True, True),
+    }
+    if collective not in needed:
+        raise RegistryError(f"no leaders for {collective}: only for {', '.join(needed)}")
+    if (reduce is not None, broadcast is not None) != needed[collective]:
+        parts = [w for w, n in zip(("reduce", "broadcast"), needed[collective], strict=True) if n]
+        raise RegistryError(f"leaders of {collective} need, beside inter: {', '.join(parts)}")
     stages = [
         (registered(a), between)
         for a, between in ((reduce, False), (inter, True), (broadcast, False))

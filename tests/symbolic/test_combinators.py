@@ -604,3 +604,18 @@ def test_a_digest_changes_with_the_parts(tmp_path: Path) -> None:
     here = [mirrored(a) for a in (ring.allreduce, recursive_doubling.allreduce)]
     assert here[0].digest != here[1].digest
     assert mirrored(ring.allreduce).digest == here[0].digest
+
+
+def test_leaders_and_sequence_say_what_they_can_not_make() -> None:
+    with pytest.raises(RegistryError, match="no leaders for allgather: only for allreduce"):
+        leaders("allgather", inter=ring.allgather)
+    with pytest.raises(RegistryError, match="need, beside inter: reduce, broadcast"):
+        leaders("allreduce", inter=ring.allreduce)
+    with pytest.raises(RegistryError, match="no collective 'allredcue' to make"):
+        sequence("allredcue", ring.reduce_scatter, ring.allgather)
+
+
+def test_no_segments_are_refused() -> None:
+    with pytest.raises(RegistryError, match="segments must be a positive integer"):
+        find("broadcast/chain:segments=0")
+    assert "chunks gave 0" in str(prove(segmented(ring.allreduce, 0), 4).fault)

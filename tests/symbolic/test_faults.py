@@ -298,6 +298,7 @@ def test_chunks_or_when_that_fail_are_faults() -> None:
 
     base = make("allreduce", nothing)
     assert "chunks failed" in str(prove(replace(base, chunks=lambda p: 1 // 0), 2).fault)
+    assert "chunks gave 0" in str(prove(replace(base, chunks=lambda p: 0), 2).fault)
     assert "chunks gave 'x'" in str(prove(replace(base, chunks=lambda p: "x"), 2).fault)
     assert "when failed" in str(prove(replace(base, when=lambda p: 1 // 0), 2).fault)
     assert "when gave True" in str(prove(replace(base, when=lambda p: True), 2).fault)

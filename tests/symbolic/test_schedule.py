@@ -460,7 +460,8 @@ def test_in_place_is_what_a_literal_run_gives(size: int) -> None:
         for root in range(size) if rooted else (0,):
             assert run_literally(found, size, root, aliased=False), found.full_name
             right = run_literally(found, size, root, aliased=True)
-            assert right is prove(found, size, roots=[root]).in_place, found.full_name
+            proof = prove(found, size, roots=[root], topology=Topology.single_node(size))
+            assert right is proof.in_place, found.full_name
 
 
 def test_an_input_that_is_read_after_it_was_overwritten_is_not_right_in_place() -> None:

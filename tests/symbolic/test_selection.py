@@ -131,3 +131,18 @@ def test_the_explanation_names_every_candidate() -> None:
     for a in registry.algorithms("allreduce"):
         assert a.full_name in text
     assert all(isinstance(cost, (Cost, str)) for _, cost in choice.candidates)
+
+
+def test_where_ranks_outnumber_cores_messages_cost_more() -> None:
+    a = registry.find("allreduce/ring")
+    assert cost_of(a, 8, 8, crowded=True).time_us > cost_of(a, 8, 8).time_us  # type: ignore[union-attr]
+
+
+def test_segments_follow_from_the_message_size_unless_they_are_given() -> None:
+    sizes = [8, 1 << 16, 1 << 24]
+    chosen = [choose("broadcast", 8, n, dtype="float32", pinned="chain") for n in sizes]
+    segments = [dict(c.algorithm.tunables)["segments"] for c in chosen]
+    assert segments[0] == 1
+    assert segments == sorted(set(segments))
+    given = choose("broadcast", 8, 1 << 24, dtype="float32", pinned="chain:segments=3")
+    assert given.algorithm.spec == "broadcast/chain:segments=3"
