@@ -20,6 +20,6 @@ def rows(p: Problem, *, columns: int = 0) -> tuple[tuple[int, ...], ...]:
 register(
     rails("alltoall", intra=pairwise.alltoall, inter=pairwise.alltoall, groups=rows),
     name="grid",
-    source="Suh, Yalamanchili 1998, IEEE Trans. Parallel Distrib. Syst. 9(5), 442",
+    source="Thakur, Choudhary 1994, doi:10.1109/IPPS.1994.288248",
     doc="Along the row for all columns at once, then along the column.",
 )

@@ -87,8 +87,8 @@ def fitted(
     """The algorithm with as many segments as suit the message, unless the user said so.
 
     A pipeline of s segments takes ``(a + b s) (latency + nbytes / s * beta)``, which is
-    least for ``s = sqrt(a nbytes beta / (b latency))``; a and b are counted from the
-    schedules of one and of two segments. A power of two is taken, so that few schedules
+    least for ``s = sqrt(a nbytes beta / (b latency))``; a and b are the rounds that are
+    counted of the schedules of one and of two segments. A power of two is taken, so that few schedules
     serve all sizes.
     """
     if "segments" not in dict(algorithm.tunables) or "segments" in algorithm.given:
@@ -100,10 +100,11 @@ def fitted(
 
     one = _counted(cut(1), size, root, topology)
     two = _counted(cut(2), size, root, topology)
-    if one is None or two is None or two[0] <= one[0]:
+    if one is None or two is None or two[1] <= one[1]:
         return cut(1)
-    each = two[0] - one[0]
-    best = sqrt((one[0] - each) * nbytes * BETA_US / (each * (ALPHA_US + _overhead(crowded))))
+    each = two[1] - one[1]
+    latency = ALPHA_US + _overhead(crowded)
+    best = sqrt(max(one[1] - each, 0) * nbytes * BETA_US / (each * latency))
     return cut(min(SEGMENTS_LIMIT, 1 << round(log2(max(best, 1)))))
 
 

@@ -438,7 +438,7 @@ def run_literally(algorithm: Algorithm, size: int, root: int, *, aliased: bool) 
                         if isinstance(op, Send):
                             for peer in op.peers:
                                 mail.setdefault((r, peer, op.lane), []).append(read(r, op.chunks))
-                    sent[r] = True
+                    sent[r] = moved = True
                 if not complete(r, step):
                     break
                 at[r] += 1
