@@ -172,7 +172,7 @@ class Dispatcher:
             raise ConfigError(f"algorithm must be a name such as 'ring' or 'auto', not {pin!r}")
         spec = self._specs.get((base, pin))
         if spec is None:
-            spec = self._specs[base, pin] = registry.find(pin, base).spec
+            spec = self._specs[base, pin] = registry.find(pin, base).asked
         return spec
 
     def _prepare(
