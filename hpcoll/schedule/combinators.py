@@ -93,7 +93,7 @@ def segmented(a: Part, segments: int = 4) -> Algorithm:
             ids = _share(p, segment, segments)
             subs.append(p.sub(ranks, _owners(p, ranks, ids), chunk_ids=ids, root=p.root))
         for alike, group in groupby(subs, key=lambda q: (q.chunks, q.blocks)):
-            one = replace(p, chunks=alike[0], blocks=alike[1])
+            one = replace(p, chunks=alike[0], blocks=alike[1], ranks=(), chunk_ids=None)
             slots = _slots(algorithm, one.at(0))[p.rank]
             yield from staggered(algorithm.stream(one), slots, group)
 

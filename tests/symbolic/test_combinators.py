@@ -619,3 +619,14 @@ def test_no_segments_are_refused() -> None:
     with pytest.raises(RegistryError, match="segments must be a positive integer"):
         find("broadcast/chain:segments=0")
     assert "chunks gave 0" in str(prove(segmented(ring.allreduce, 0), 4).fault)
+
+
+def test_a_pipeline_as_a_part() -> None:
+    new = leaders(
+        "allreduce",
+        reduce=tree.reduce,
+        inter=segmented(recursive_doubling.allreduce, 3),
+        broadcast=segmented(tree.broadcast, 2),
+    )
+    for size in range(1, 10):
+        assert prove(new, size).proved
