@@ -48,8 +48,9 @@ def command(
     """Compare the algorithms of COLLECTIVE: rounds, bytes and bytes reduced.
 
     Costs are those of the busiest rank, as in list, each with the distance from the
-    least that any algorithm can do. Best are those that none beats in both rounds and
-    bytes: which of them is fastest depends on the size of the message.
+    least that any algorithm can do. Best are those on the frontier: no other one saves
+    rounds or bytes and costs no more of the other. Which of them is fastest depends on
+    the size of the message.
 
     Exit status 1: a proof failed.
     """
@@ -91,15 +92,19 @@ def command(
         _print(entries, ranks)
     if plot is not None:
         if not any(p.rounds and p.volume for p in points):
-            raise ConfigError(
-                f"--plot: nothing to draw: {collective} on {ranks} ranks moves nothing"
-            )
+            why = "moves nothing" if counted else "is served by none of them"
+            raise ConfigError(f"--plot: nothing to draw: {collective} on {_ranks(ranks)} {why}")
         least = entries[0]["least"]
         nodes = f", {ranks_per_node} a node" if ranks_per_node else ""
-        title = f"{chosen[0].collective} on {ranks} ranks{nodes}: {len(points)} algorithms"
+        title = f"{chosen[0].collective} on {_ranks(ranks)}{nodes}: {len(points)} algorithm"
+        title += "s" * (len(points) != 1)
         draw_frontier(title, points, (least["rounds"], least["bytes_per_n"]), plot)
         click.echo(f"wrote {plot}", err=True)
     return int(any(e["status"] == "wrong" for e in entries))
+
+
+def _ranks(count: int) -> str:
+    return f"{count} rank{'s' * (count != 1)}"
 
 
 def _name(e: dict[str, Any]) -> str:
@@ -120,10 +125,10 @@ def _print(entries: list[dict[str, Any]], ranks: int) -> None:
     for e in served:
         costs = [_cost(e["counts"][key], least[key]) for key in keys]
         rows.append((_name(e), *costs, "best" if e["best"] else ""))
-    output.print_table(("algorithm", *headings, "none better"), rows, right=headings)
+    output.print_table(("algorithm", *headings, "frontier"), rows, right=headings)
     for e in entries:
         if e["counts"] is None:
-            what = "WRONG" if e["status"] == "wrong" else f"not at {ranks} ranks"
+            what = "WRONG" if e["status"] == "wrong" else f"not at {_ranks(ranks)}"
             click.echo(f"{_name(e)}: {what}: {e['reason']}")
 
 

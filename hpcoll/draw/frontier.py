@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hpcoll.draw.style import COLOURS, GRID, INK, PALE, check_plot, new_figure, open_axes
+
+_CIRCLE = 17.0
+"""Diameter of a numbered circle, in points."""
+_ASIDE = [(0.0, 0.0)] + [
+    (x * k * _CIRCLE * 1.1, y * k * _CIRCLE * 1.1)
+    for k in (1, 2, 3)
+    for x, y in ((0.8, 0.8), (0, 1), (1, 0), (-0.8, 0.8), (0, -1), (-1, 0))
+]
+"""Where a circle may lie beside its point: best up and right, off the frontier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +41,10 @@ class Point:
 
 
 def frontier(points: Sequence[Point]) -> set[str]:
-    """The algorithms that none beats in both rounds and bytes."""
+    """The algorithms that no other one beats.
+
+    One beats another that needs no fewer rounds and no fewer bytes, and more of either.
+    """
     return {
         p.name
         for p in points
@@ -75,15 +88,14 @@ def draw_frontier(
     key.set_axis_off()
     _draw_bounds(axes, least)
     edge = [at for at, names in spots.items() if names[0] in best]
-    axes.plot(*zip(*edge, strict=True), color=COLOURS[0], linewidth=1.5, zorder=2)
+    # Steps: between two of them more rounds than the first's save no bytes.
+    axes.plot(
+        *zip(*edge, strict=True), color=COLOURS[0], linewidth=1.5, drawstyle="steps-post", zorder=2
+    )
     lines = []
     for number, (at, names) in enumerate(spots.items(), start=1):
         colour = COLOURS[0] if at in edge else COLOURS[1]
-        axes.plot(*at, "o", color=colour, markersize=17, markeredgecolor="white", zorder=3)
-        axes.annotate(
-            str(number), at, color="white", ha="center", va="center", fontsize=9, weight="bold",
-            zorder=4,
-        )  # fmt: skip
+        axes.plot(*at, "o", color=colour, markersize=5, zorder=3)
         lines.append((number, colour, names, at))
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
@@ -96,24 +108,78 @@ def draw_frontier(
     open_axes(axes)
     figure.suptitle(title)
     _draw_key(key, lines)
+    # Where points are on the paper is known once all else has its place.
+    figure.draw_without_rendering()
+    numbers = sorted(lines, key=lambda line: line[3] not in edge)
+    for line, aside in zip(numbers, _places(axes, [at for *_, at in numbers]), strict=True):
+        _draw_number(axes, line, aside)
     figure.savefig(path)
 
 
+def _places(axes: Any, points: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
+    """How far aside of its point each circle lies, in points: no two meet."""
+    scale = 72 / axes.figure.dpi
+    spots = [tuple(scale * v for v in axes.transData.transform(at)) for at in points]
+    taken: list[tuple[float, float]] = []
+    found: list[tuple[float, float]] = []
+    for i, (x, y) in enumerate(spots):
+        others = spots[:i] + spots[i + 1 :]
+        tried = [(x + dx, y + dy) for dx, dy in _ASIDE]
+        hidden = [_hidden(at, taken, others if k else []) for k, at in enumerate(tried)]
+        best = hidden.index(min(hidden))
+        found.append(_ASIDE[best])
+        taken.append(tried[best])
+    return found
+
+
+def _hidden(
+    at: tuple[float, float], circles: Sequence[tuple[float, float]], points: Sequence[Any]
+) -> float:
+    """How far a circle would cover others, or points that are not its own."""
+    over = [_CIRCLE + 1 - math.dist(at, c) for c in circles]
+    over += [_CIRCLE / 2 + 3 - math.dist(at, p) for p in points]
+    return max(0.0, *over, 0.0)
+
+
+def _draw_number(
+    axes: Any, line: tuple[int, str, list[str], tuple[int, float]], aside: tuple[float, float]
+) -> None:
+    """A numbered circle at a point, or beside it with a line to it."""
+    from matplotlib.transforms import ScaledTranslation
+
+    number, colour, _, at = line
+    moved = ScaledTranslation(aside[0] / 72, aside[1] / 72, axes.figure.dpi_scale_trans)
+    place = axes.transData + moved
+    if any(aside):
+        axes.annotate(
+            "", at, xytext=aside, textcoords="offset points", zorder=2.5,
+            arrowprops={"arrowstyle": "-", "color": colour, "shrinkA": 0, "shrinkB": 0},
+        )  # fmt: skip
+    axes.plot(
+        *at, "o", color=colour, markersize=_CIRCLE, markeredgecolor="white", zorder=4,
+        transform=place, clip_on=False,
+    )  # fmt: skip
+    axes.text(
+        *at, str(number), color="white", ha="center", va="center", fontsize=9, weight="bold",
+        zorder=5, transform=place,
+    )  # fmt: skip
+
+
 def _draw_bounds(axes: Any, least: tuple[int, float]) -> None:
+    """The lower bounds as lines, named outside the axes, where no point hides the name."""
     rounds, volume = least
+    look = {"textcoords": "offset points", "color": INK, "fontsize": 9}
     if rounds > 0:
         axes.axvline(rounds, color=PALE, linestyle="--", zorder=1)
         axes.annotate(
             f"least rounds: {rounds}", (rounds, 1), xycoords=("data", "axes fraction"),
-            xytext=(4, -2), textcoords="offset points", va="top", rotation=90, color=INK,
-            fontsize=9,
+            xytext=(0, 3), ha="center", va="bottom", **look,
         )  # fmt: skip
     if volume > 0:
         axes.axhline(volume, color=PALE, linestyle="--", zorder=1)
         axes.annotate(
-            f"least bytes: {volume:.4g} n", (1, volume), xycoords=("axes fraction", "data"),
-            xytext=(0, -4), textcoords="offset points", ha="right", va="top", color=INK,
-            fontsize=9,
+            f"least bytes:\n{volume:.4g} n", (1, volume), xycoords=("axes fraction", "data"),
+            xytext=(4, 0), ha="left", va="center", **look,
         )  # fmt: skip
 
 
@@ -126,11 +192,18 @@ def _draw_key(axes: Any, lines: Sequence[tuple[int, str, list[str], tuple[int, f
         axes.text(
             0.02, at, str(number), fontsize=9, weight="bold", ha="right", va="top", color=colour
         )
-        axes.text(1, at, f"{rounds} rounds, {volume:.4g} n", fontsize=9, ha="right", va="top")
+        axes.text(
+            1,
+            at,
+            f"{rounds} round{'s' * (rounds != 1)}, {volume:.4g} n",
+            fontsize=9,
+            ha="right",
+            va="top",
+        )
         for name in names:
             axes.text(0.05, at, name, fontsize=9, va="top", color=INK)
             at -= height
-    text = "blue: none is better in both rounds and bytes"
+    text = "blue: no other one saves rounds or bytes\nand costs no more of the other"
     axes.text(0.05, at - height, text, fontsize=9, va="top", color=COLOURS[0])
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)

@@ -305,7 +305,7 @@ def find_all(spec: str, collective: str | None = None) -> list[Algorithm]:
     values = _tunables(spec, settings)
     return [
         found.tuned(**dict(zip(values, chosen, strict=True))) if values else found
-        for chosen in product(*values.values())
+        for chosen in product(*map(dict.fromkeys, values.values()))
     ]
 
 
