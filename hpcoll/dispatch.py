@@ -217,7 +217,7 @@ class Dispatcher:
             self.agree(f"plan of {text}", timeout_s=timeout_s)
         else:
             self.session.agree(text, None, timeout_s)
-        return entry or self._keep(key, call, choice, text), call
+        return entry or self._keep(key, call, choice, text, timeout_s), call
 
     def _choose_for(self, call: Call, pin: str | None) -> tuple[Choice, str]:
         """The algorithm for a call, and the call in words."""
@@ -226,10 +226,17 @@ class Dispatcher:
         choice = self._choose(call.collective, nbytes, dtype, call.op, call.root, pin)
         return choice, _text(choice, call, dtype)
 
-    def _keep(self, key: tuple[Any, ...], call: Call, choice: Choice, text: str) -> Entry:
+    def _keep(
+        self, key: tuple[Any, ...], call: Call, choice: Choice, text: str, timeout_s: float
+    ) -> Entry:
         """Make the entry of a call that all ranks agreed on, and keep it."""
         signature = self.session.sign(text)
         entry = Entry(self.session, self.topology, choice.algorithm, call, signature, key)
+        if entry.shared:
+            places = f"places for {text}"
+            brought = self.session.agree(places, entry.tell(), timeout_s)
+            self.session.count(places)
+            entry.hear(brought)
         self._entries[key] = entry
         while len(self._entries) > self.session.settings.cache_size:
             _, evicted = self._entries.popitem(last=False)
@@ -277,7 +284,7 @@ class Dispatcher:
             session.count(text)
         key = (base, call.counts, call.dtype, None, root, pin, name)
         entry = self._entries.get(key)
-        return entry or self._keep(key, call, *self._choose_for(call, pin)), call
+        return entry or self._keep(key, call, *self._choose_for(call, pin), timeout_s), call
 
     def _choose(
         self, base: str, nbytes: int, dtype: str, op: Op | None, root: int, pin: str | None

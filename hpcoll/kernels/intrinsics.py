@@ -31,6 +31,12 @@ memcpy: Any = types.ExternalFunction("memcpy", types.int64(types.int64, types.in
 sched_yield: Any = types.ExternalFunction("sched_yield", types.int32())
 """sched_yield()"""
 
+syscall: Any = types.ExternalFunction("syscall", types.int64(*[types.int64] * 7))
+"""syscall(number, a, b, c, d, e, f)"""
+
+process_vm_readv: Any = types.ExternalFunction("process_vm_readv", types.int64(*[types.int64] * 6))
+"""process_vm_readv(pid, local vectors, their number, remote vectors, their number, flags)"""
+
 usleep: Any = types.ExternalFunction("usleep", types.int32(types.uint32))
 """usleep(microseconds)"""
 
@@ -82,6 +88,16 @@ def load_acquire(typingctx: Any, address: Any) -> Any:
 def store_release(typingctx: Any, address: Any, value: Any) -> Any:
     """store_release(address, value): shown only after all that was written before."""
     return types.void(types.int64, types.int64), _store("release")
+
+
+@_intrinsic
+def fetch_add(typingctx: Any, address: Any, value: Any) -> Any:
+    """fetch_add(address, value) -> int64: add atomically; return what was there before."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.atomic_rmw("add", as_pointer(builder, args[0], I64), args[1], "seq_cst")
+
+    return types.int64(types.int64, types.int64), codegen
 
 
 @_intrinsic

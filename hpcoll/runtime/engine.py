@@ -38,6 +38,7 @@ from hpcoll.runtime.recipe import (
     SEND,
     WAIT,
 )
+from hpcoll.runtime.shared_engine import advance_shared, begin_shared
 from hpcoll.runtime.words import (
     ADDRESSES,
     BASES,
@@ -65,6 +66,7 @@ from hpcoll.runtime.words import (
     ROW_COUNT,
     ROWS,
     SEND_FUNCTION,
+    SHARED,
     SIGNATURE,
     SIGNATURE_MASK,
     SIGNATURE_SHIFT,
@@ -108,6 +110,8 @@ def begin(run: int) -> None:
     store64(run + 8 * CALL, call)
     store64(run + 8 * ROW, 0)
     store64(run + 8 * POSTED, 0)
+    if load64(run + 8 * SHARED) != 0:
+        begin_shared(run)
 
 
 @njit(nogil=True)
@@ -210,6 +214,8 @@ def advance(run: int, slice_ns: int) -> int:
     channel = load64(run + 8 * CHANNEL)
     if load64(channel + 8 * USABLE) == 0:
         return UNUSABLE
+    if load64(run + 8 * SHARED) != 0:
+        return advance_shared(run, slice_ns)
     rows = load64(run + 8 * ROWS)
     last = load64(run + 8 * ROW_COUNT)
     operands = load64(run + 8 * OPERANDS)

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+from hpcoll.errors import HpcollError, TransportUnavailable
 from hpcoll.runtime.call import Call
 from hpcoll.runtime.layout import layout_of
 from hpcoll.runtime.lowering import lower
 from hpcoll.runtime.recipe import Recipe
 from hpcoll.runtime.run import Run
+from hpcoll.runtime.publications import Draft, draft
 from hpcoll.runtime.session import Session
+from hpcoll.runtime.shared_recipe import (
+    SharedRecipe,
+    Told,
+    assemble,
+    largest_chunk,
+    slots_nbytes,
+    tell,
+)
+from hpcoll.runtime.shared_run import SharedRun
 from hpcoll.schedule.algorithm import Algorithm
 from hpcoll.schedule.topology import Topology
+
+READ_FROM_NBYTES = 512 << 10
+"""From this size of a chunk on, reading another process's memory is worth the system call."""
 
 
 class Entry:
@@ -70,7 +84,10 @@ class Entry:
         self.may_alias = call.collective != "alltoall" or all(
             counts[rank][peer] == counts[peer][rank] for peer in range(session.size)
         )
-        self._recipes: dict[bool, Recipe] = {}
+        self._recipes: dict[bool, Recipe | SharedRecipe] = {}
+        self.shared = session.channel.name == "shm" and not algorithm.native
+        self._told: list[Told] = []
+        self._first: Draft | None = None
         self.free: dict[bool, list[Run]] = {False: [], True: []}
 
     def take(self, *, aliased: bool, pooled: bool) -> Run:
@@ -80,13 +97,61 @@ class Entry:
         recipe = self._recipes.get(aliased)
         if recipe is None:
             recipe = self._recipes[aliased] = self._lower(aliased)
-        return Run(recipe, self._session.channel, self._signature, self._op, self._dtype)
+        channel = self._session.channel
+        if isinstance(recipe, SharedRecipe):
+            return SharedRun(
+                recipe, channel, self._signature, self._op, self._dtype, aliased=aliased,
+                bases=channel.segment_bases,
+            )  # fmt: skip
+        return Run(recipe, channel, self._signature, self._op, self._dtype)
+
+    def tell(self) -> dict[str, Any]:
+        """What the other ranks must know before this rank can run over shared memory."""
+        try:
+            self._first = self._draft(False)
+            nbytes = slots_nbytes(self._first.slots, self._layout)
+            self._session.channel.reserve_segment(self._first.lines, nbytes)
+            return tell(self._first)
+        except (HpcollError, MemoryError) as error:
+            return {"failure": str(error)}
+
+    def hear(self, brought: dict[int, dict[str, Any]]) -> None:
+        """Take what all ranks told.
+
+        Raises
+        ------
+        TransportUnavailable
+            On all ranks, if one can't run it.
+        """
+        for rank in sorted(brought):
+            if "failure" in brought[rank]:
+                raise TransportUnavailable(f"rank {rank}: {brought[rank]['failure']}")
+        self._told = [Told(brought[rank], self._session.rank) for rank in sorted(brought)]
 
     def give_back(self, run: Run) -> None:
         """Take a run back that is no longer in flight."""
         self.free[run.recipe is self._recipes.get(True)].append(run)
 
-    def _lower(self, aliased: bool) -> Recipe:
+    def _draft(self, aliased: bool) -> Draft:
+        return draft(
+            self.algorithm.steps(self._problem),
+            self._problem,
+            self._layout,
+            aliased=aliased,
+            divisor=self._divisor,
+            lone=self._lone,
+        )
+
+    def _lower(self, aliased: bool) -> Recipe | SharedRecipe:
+        if self.shared:
+            made = None if aliased else self._first
+            return assemble(
+                made or self._draft(aliased),
+                self._told,
+                self._problem,
+                self._layout,
+                offers_memory=self._offers_memory(),
+            )
         if self.algorithm.native:
             return self._session.channel.native_rows().lower(  # type: ignore[no-any-return]
                 self._problem,
@@ -107,3 +172,8 @@ class Entry:
             lone=self._lone,
             message_limit=self._session.channel.message_limit,
         )
+
+    def _offers_memory(self) -> bool:
+        """Whether others read private arrays through the kernel, which saves a copy."""
+        large = largest_chunk(self._layout) >= READ_FROM_NBYTES
+        return large and self._op is None and self._session.channel.reads_memory

@@ -40,6 +40,10 @@ class Places(ABC):
     def unmoved(self) -> Iterator[tuple[Region, Region]]:
         """The outputs that are still where the input is: from, to."""
 
+    def size(self, chunk: Chunk) -> int:
+        """The size of a chunk in bytes, whichever buffer it is in."""
+        return self._nbytes(chunk.chunk if type(chunk) is Place else chunk)  # type: ignore[arg-type]
+
     @abstractmethod
     def _nbytes(self, chunk: Chunk) -> int:
         """The size of a chunk, whichever buffer it is in."""

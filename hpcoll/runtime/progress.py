@@ -120,8 +120,8 @@ def wait(flight: Flight) -> None:
                 flight.advance(words.SLICE_NS)
                 continue
             advance_all()
-        if flight.run.word(words.ROW) != row:
-            turns, row = 0, flight.run.word(words.ROW)
+        if flight.run.position != row:
+            turns, row = 0, flight.run.position
         turns += 1
         if turns < _TURNS_BEFORE_SLEEP:
             os.sched_yield()

@@ -108,6 +108,11 @@ class Run:
         self.bases[DST] = target
 
     @property
+    def position(self) -> int:
+        """How far the run has come; it grows."""
+        return self.word(words.ROW)
+
+    @property
     def step(self) -> int:
         """The schedule's step that the run stands in."""
         row = min(self.word(words.ROW), len(self.recipe.steps) - 1)

@@ -76,7 +76,7 @@ class Session:
         self.topology, self.crowded = discover(comm)
         if settings.ranks_per_node:
             self.topology = Topology.blocks(self.size, settings.ranks_per_node)
-        self.channel: Channel = module.open_channel(
+        self.channel: Any = module.open_channel(
             comm,
             limit=settings.max_message_nbytes,
             oversubscribed=self.crowded,
@@ -203,7 +203,7 @@ class Session:
         """
         run, patience = flight.run, flight.patience
         patience.tick()
-        row = run.word(words.ROW)
+        row = run.position
         if row != flight.row:
             flight.row = row
             patience.moved()
@@ -246,7 +246,10 @@ class Session:
         """The error for an engine's code."""
         if code == words.UNUSABLE:
             return TransportError(f"this communicator can't be used any more: {self.unusable}")
-        text, failed = self.channel.explain_error(words.MPI_ERROR - code)
+        if code == words.UNREADABLE:
+            text, failed = "the memory of another rank can't be read", []
+        else:
+            text, failed = self.channel.explain_error(words.MPI_ERROR - code)
         where = f"{self.where(name)} step {run.step}"
         return failure_of(TransportError(f"{where}: {text}"), failed)
 

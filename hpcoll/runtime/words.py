@@ -21,8 +21,26 @@ from __future__ import annotations
     SPINS,
     YIELDS,
     STATUSES,
-) = range(17)
-CHANNEL_WORDS = 17
+    # What ranks that share memory need besides.
+    RANK,
+    SIZE,
+    SEGMENTS,
+    HEAPS,
+    PIDS,
+    HEAP_BEGIN,
+    HEAP_END,
+    DEPTH_MASK,
+    LINE_STRIDE,
+    TICKS,
+    KNOWN,
+    TURNS,
+    SERVED,
+    SLEEPERS,
+    PAUSES,
+    SHARED_YIELDS,
+    BOUNCE,
+) = range(34)
+CHANNEL_WORDS = 34
 
 # Words of a run's table.
 (
@@ -41,11 +59,31 @@ CHANNEL_WORDS = 17
     TAG,
     CALL,
     FLAG,
-) = range(15)
-RUN_WORDS = 15
+    # What a run over shared memory needs besides.
+    SHARED,
+    PIECES,
+    SKEW,
+    PIECE_NBYTES,
+    ACKS,
+    ACK_COUNT,
+    HEARS_ALL,
+    ALIASED,
+    OFFERS_MEMORY,
+    TURN,
+    FIRST_TICK,
+    ITERATION,
+    OPERAND,
+    OFFERED_SRC,
+    OFFERED_DST,
+    AWAITED,
+    STREAMING_FUNCTION,
+) = range(32)
+RUN_WORDS = 32
 
 DONE, PENDING = 0, 1
 UNUSABLE = -1
+UNREADABLE = -2
+"""Another process's private memory couldn't be read."""
 MPI_ERROR = -1000
 """Codes at or below it are ``MPI_ERROR - code of the library``."""
 

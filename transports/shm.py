@@ -1,0 +1,148 @@
+"""Shared memory of one node: ranks publish in their own segment and read in the others'.
+
+What the library does itself (its native collectives) still goes over MPI.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+from typing import Any
+
+import numpy as np
+
+from hpcoll.errors import HpcollError, TransportUnavailable
+from hpcoll.runtime import segments, words
+from hpcoll.transports.mpi import MpiChannel
+
+
+def unavailable() -> str | None:
+    """Why this transport can't be used; None where it can."""
+    if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
+        return f"needs Linux on x86_64, this is {sys.platform} on {platform.machine()}"
+    if not os.access(segments.FOLDER, os.W_OK):
+        return f"needs {segments.FOLDER}, which this process can't write in"
+    return None
+
+
+class ShmChannel(MpiChannel):
+    """The segments of all ranks of a communicator, and an MPI channel beside.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm
+        The communicator; collective over it.
+    limit : int
+        Largest MPI message in bytes; 0 for the library's own limit.
+    oversubscribed : bool
+        Whether there are more ranks than cores: then waiting ranks give way soon.
+
+    Raises
+    ------
+    TransportUnavailable
+        On all ranks, if one can't reach the memory of another.
+    """
+
+    name = "shm"
+
+    def __init__(self, comm: Any, *, limit: int = 0, oversubscribed: bool = False) -> None:
+        super().__init__(comm, limit=limit, oversubscribed=oversubscribed)
+        rank, size = comm.Get_rank(), comm.Get_size()
+        self._files: list[segments.SharedFile] = []
+        self._pids = np.zeros(size, np.int64)
+        segments.sweep()
+        try:
+            self._attach(rank)
+        except BaseException:
+            for file in self._files:
+                file.close()
+            super().close()
+            raise
+        self.segment_bases = segments.addresses(self._files)
+        table = self.table
+        table[words.RANK] = rank
+        table[words.SIZE] = size
+        table[words.SEGMENTS] = self.segment_bases.ctypes.data
+        table[words.PIDS] = self._pids.ctypes.data
+        table[words.DEPTH_MASK] = segments.DEPTH - 1
+        table[words.LINE_STRIDE] = segments.LINE_STRIDE
+        table[words.SLEEPERS] = self.segment_bases[0] + segments.SLEEPERS_AT
+        table[words.PAUSES] = 50 if oversubscribed else 2000
+        table[words.SHARED_YIELDS] = 20
+
+    def _attach(self, rank: int) -> None:
+        """Make this rank's segment, map those of the others, and remove its name."""
+        try:
+            self.segment = segments.Segment()
+        except OSError as error:
+            self._all_told([f"{error}"])
+            raise
+        self._files.append(self.segment)
+        told = self._all_told([None, self.segment.name, os.getpid(), self.segment.address])
+        try:
+            self._files = [
+                self.segment if r == rank else segments.SharedFile(segments.SEGMENT_NBYTES, name)
+                for r, (_, name, *_) in enumerate(told)
+            ]
+        except OSError as error:
+            self._all_told([f"can't reach the memory of other ranks: {error}"])
+            raise
+        self._pids[:] = [pid for _, _, pid, _ in told]
+        readable = all(_can_read(pid, address) for _, _, pid, address in told)
+        self.reads_memory = all(ok for _, ok in self._all_told([None, readable]))
+        self.segment.unlink()
+
+    def _all_told(self, words_of_mine: list[Any]) -> list[list[Any]]:
+        """What every rank brought; if one has failed, all do."""
+        told: list[list[Any]] = self.comm.allgather(words_of_mine)
+        for rank, (failure, *_) in enumerate(told):
+            if failure:
+                raise TransportUnavailable(f"rank {rank}: {failure}")
+        return told
+
+    def dead_peers(self) -> list[int]:
+        """The ranks whose processes have gone."""
+        return [r for r, pid in enumerate(self._pids.tolist()) if not segments.alive(pid)]
+
+    def reserve_segment(self, lines: int, slots_nbytes: int) -> None:
+        """Make sure that this rank's segment has room for a recipe.
+
+        Raises
+        ------
+        TransportUnavailable
+            If it hasn't.
+        """
+        if lines > segments.LINES:
+            raise HpcollError(
+                f"the schedule publishes {lines} values on a rank, and shared memory has room for "
+                f"{segments.LINES}: use fewer segments, or HPCOLL_TRANSPORT=mpi"
+            )
+        self.segment.reserve(lines, slots_nbytes)
+
+    def close(self) -> None:
+        """Free the segments and the duplicate; collective."""
+        for file in self._files:
+            file.close()
+        self._files = []
+        super().close()
+
+
+def _can_read(pid: int, address: int) -> bool:
+    """Whether the kernel lets this process read another one's memory; containers may not."""
+    room = ctypes.create_string_buffer(8)
+    here = (ctypes.c_int64 * 2)(ctypes.addressof(room), 8)
+    there = (ctypes.c_int64 * 2)(address, 8)
+    try:
+        read = ctypes.CDLL(None, use_errno=True).process_vm_readv
+    except AttributeError:
+        return False
+    read.restype = ctypes.c_int64
+    read.argtypes = [ctypes.c_int64, *[ctypes.c_void_p, ctypes.c_uint64] * 2, ctypes.c_uint64]
+    return int(read(pid, here, 1, there, 1, 0)) == 8
+
+
+def open_channel(comm: Any, *, limit: int, oversubscribed: bool) -> ShmChannel:
+    """Open the transport on a communicator; collective over it."""
+    return ShmChannel(comm, limit=limit, oversubscribed=oversubscribed)
