@@ -62,7 +62,8 @@ class Communicator(Blocking, NonBlocking):
             raise
         if config.hooks:
             endings.install()
-        self._session = Session(base, config, transport or config.transport)
+        self._asked = transport or config.transport
+        self._session = Session(base, config, self._asked)
         self.topology = self._session.topology
         self.rank, self.size = self._session.rank, self._session.size
         self._comm, self._owned = base, _owned
@@ -151,12 +152,12 @@ class Communicator(Blocking, NonBlocking):
         part = self._comm.Split(group, place)
         if part == mpi().COMM_NULL:
             return None
-        return Communicator(part, transport=self.transport, _owned=True)
+        return Communicator(part, transport=self._asked, _owned=True)
 
     def dup(self) -> Communicator:
         """Make a communicator of the same ranks whose calls are apart from this one's."""
         self._dispatch.agree("dup of the communicator")
-        return Communicator(self._comm.Dup(), transport=self.transport, _owned=True)
+        return Communicator(self._comm.Dup(), transport=self._asked, _owned=True)
 
     def close(self) -> None:
         """Free the communicator; collective. Does nothing the second time."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -129,7 +130,8 @@ class Dispatcher:
             dtype = dtype_name(array.dtype)
         operator = resolve_op(op) if COLLECTIVES[base].reduces else None
         pin = self._pin(base, algorithm)
-        return self._choose(base, nbytes or 0, dtype, operator, root, pin)
+        choice = self._choose(base, nbytes or 0, dtype, operator, root, pin)
+        return replace(choice, transport=self.session.route)
 
     def agree(self, text: str, timeout_s: float | None = None) -> None:
         """Agree on something that runs nothing; it takes a call number."""
@@ -299,6 +301,7 @@ class Dispatcher:
             pinned=pin,
             topology=self.topology,
             crowded=self.session.crowded,
+            transport=self.session.channel.name,
         )
 
     def _bind(self, entry: Entry, call: Call, *, pooled: bool) -> Binding:

@@ -30,8 +30,8 @@ PLAIN = (
 """Of algorithms that cost the same by the model, the first of these is taken: others reach
 their counts by detours that pay off on networks which the model doesn't know."""
 
-NATIVE_FROM: dict[str, tuple[int, str]] = {
-    "allgather": (2 << 20, "bench saw it 3 to 20 % faster with MPICH and Open MPI"),
+NATIVE_FROM: dict[tuple[str, str], tuple[int, str]] = {
+    ("mpi", "allgather"): (2 << 20, "bench saw it 3 to 20 % faster with MPICH and Open MPI"),
 }
 """From how many bytes on the library's own collective is taken, and why: it has no
 schedule to count, so only measurements speak for it. Up to the counts that every library
@@ -53,14 +53,19 @@ class Choice:
         Why.
     candidates : tuple of (str, Cost or str)
         The others: their cost, or why they can't serve.
+    transport : str
+        What its messages go over, and why; empty where that isn't known.
     """
 
     algorithm: Algorithm
     reason: str
     candidates: tuple[tuple[str, Cost | str], ...] = ()
+    transport: str = ""
 
     def __str__(self) -> str:
         lines = [f"{self.algorithm.spec}: {self.reason}"]
+        if self.transport:
+            lines.append(f"  over {self.transport}")
         for name, cost in self.candidates:
             if isinstance(cost, str):
                 lines.append(f"  {name}: {cost}")
@@ -83,6 +88,7 @@ def choose(
     pinned: str | None = None,
     topology: Topology | None = None,
     crowded: bool = False,
+    transport: str = "mpi",
 ) -> Choice:
     """Choose an algorithm.
 
@@ -106,6 +112,8 @@ def choose(
         Which ranks share a node.
     crowded : bool
         Whether some node has more ranks than cores.
+    transport : str
+        What messages go over.
 
     Raises
     ------
@@ -117,7 +125,9 @@ def choose(
         reason = unfit(algorithm, size, dtype=dtype, op=op, root=root, topology=topology)
         if reason is not None:
             raise RegistryError(f"{algorithm.spec} can't serve this call: {reason}")
-        algorithm = fitted(algorithm, size, nbytes, root, topology, crowded=crowded)
+        algorithm = fitted(
+            algorithm, size, nbytes, root, topology, crowded=crowded, transport=transport
+        )
         return Choice(algorithm, "asked for by name")
     fit: list[tuple[Algorithm, Cost]] = []
     notes: list[tuple[str, Cost | str]] = []
@@ -125,7 +135,7 @@ def choose(
     for algorithm in registry.algorithms(collective):
         reason = unfit(algorithm, size, dtype=dtype, op=op, root=root, topology=topology)
         if algorithm.native:
-            least, why = NATIVE_FROM.get(collective, (None, "bench saw no gain"))
+            least, why = NATIVE_FROM.get((transport, collective), (None, "bench saw no gain"))
             if reason is None and size > 1 and least is not None and least <= nbytes <= INT_MAX:
                 native = Choice(algorithm, f"from {least} B on: {why}")
             notes.append((algorithm.spec, reason or f"not counted; {_native_note(least, why)}"))
@@ -133,8 +143,12 @@ def choose(
         if reason is not None:
             notes.append((algorithm.spec, reason))
             continue
-        algorithm = fitted(algorithm, size, nbytes, root, topology, crowded=crowded)
-        cost = cost_of(algorithm, size, nbytes, root, topology, crowded=crowded)
+        algorithm = fitted(
+            algorithm, size, nbytes, root, topology, crowded=crowded, transport=transport
+        )
+        cost = cost_of(
+            algorithm, size, nbytes, root, topology, crowded=crowded, transport=transport
+        )
         if cost is None:
             notes.append((algorithm.spec, f"more than {STEPS_LIMIT} steps"))
             continue

@@ -139,7 +139,8 @@ def _can_read(pid: int, address: int) -> bool:
     except AttributeError:
         return False
     read.restype = ctypes.c_int64
-    read.argtypes = [ctypes.c_int64, *[ctypes.c_void_p, ctypes.c_uint64] * 2, ctypes.c_uint64]
+    vectors: list[Any] = [ctypes.c_void_p, ctypes.c_uint64]
+    read.argtypes = [ctypes.c_int64, *vectors, *vectors, ctypes.c_uint64]
     return int(read(pid, here, 1, there, 1, 0)) == 8
 
 

@@ -21,6 +21,8 @@ from hpcoll.runtime import engine, words
 from hpcoll.runtime.bootstrap import mpi
 from hpcoll.runtime.recipe import DIVIDE, FOLD, IMMEDIATE, MOVE, NATIVE, SEND, WAIT
 from hpcoll.runtime.run import Run
+from hpcoll.runtime.shared_reference import SharedReference
+from hpcoll.runtime.shared_run import SharedRun
 
 
 class PythonEngine:
@@ -30,6 +32,7 @@ class PythonEngine:
 
     def __init__(self) -> None:
         self._requests: dict[int, list[Any]] = {}
+        self._shared: dict[int, SharedReference] = {}
 
     def begin(self, run: Run) -> None:
         """Take the next call number and stand before the first row."""
@@ -44,11 +47,18 @@ class PythonEngine:
         table[words.CALL] = call
         table[words.ROW] = 0
         self._requests[run.address] = []
+        if isinstance(run, SharedRun):
+            self._shared[run.address] = SharedReference(run)
 
     def advance(self, run: Run, slice_ns: int) -> int:
         """Carry out rows until the end or a wait that lasts longer than `slice_ns`."""
         if not run.channel.table[words.USABLE]:
             return words.UNUSABLE
+        if run.address in self._shared:
+            code = self._shared[run.address].advance(slice_ns)
+            if code == words.DONE:
+                del self._shared[run.address]
+            return code
         library = mpi()
         try:
             return self._carry_out(run, slice_ns)

@@ -8,9 +8,9 @@ from hpcoll.errors import HpcollError, TransportUnavailable
 from hpcoll.runtime.call import Call
 from hpcoll.runtime.layout import layout_of
 from hpcoll.runtime.lowering import lower
+from hpcoll.runtime.publications import Draft, draft
 from hpcoll.runtime.recipe import Recipe
 from hpcoll.runtime.run import Run
-from hpcoll.runtime.publications import Draft, draft
 from hpcoll.runtime.session import Session
 from hpcoll.runtime.shared_recipe import (
     SharedRecipe,

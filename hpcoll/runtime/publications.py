@@ -20,8 +20,17 @@ from hpcoll.runtime.lowering import destroys_input
 from hpcoll.runtime.places import Numbered, Paired, Places
 from hpcoll.runtime.recipe import DST, SCRATCH, SRC, Region, RowWriter
 from hpcoll.schedule.collectives import COLLECTIVES
-from hpcoll.schedule.operations import Chunk, Fold, Incoming, Place, Recv, Send, Step
-from hpcoll.schedule.operations import read_by, written_by
+from hpcoll.schedule.operations import (
+    Chunk,
+    Fold,
+    Incoming,
+    Place,
+    Recv,
+    Send,
+    Step,
+    read_by,
+    written_by,
+)
 from hpcoll.schedule.problem import Problem
 
 COMBINE, DIVIDE, WHOLE = range(3)
@@ -33,7 +42,7 @@ class Message(NamedTuple):
 
     peer: int
     lane: int
-    index: int
+    index: int  # type: ignore[assignment]
 
 
 Source: TypeAlias = "Region | Message"

@@ -73,7 +73,7 @@ class Run:
         op: Op | None,
         dtype: np.dtype[Any],
     ) -> None:
-        self.recipe = recipe
+        self.recipe: Any = recipe
         self.channel = channel
         self.op = op
         self.dtype = dtype

@@ -50,6 +50,8 @@ class Session:
         Whether some node has more ranks than cores.
     topology : Topology
         Which ranks share a node.
+    route : str
+        The transport, and why it is that one.
     unusable : str or None
         Why the communicator can't be used any more.
 
@@ -72,15 +74,12 @@ class Session:
         self.mailbox = Mailbox(comm, self._opening(Patience(settings.timeout_s)))
         self.rank, self.size = self.mailbox.rank, self.mailbox.size
         self.agreement = Agreement(self.mailbox, self._book.spoken)
-        module = self._load(transport)
-        self.topology, self.crowded = discover(comm)
+        module = self._load("mpi" if transport == "auto" else transport)
+        found, self.crowded = discover(comm)
+        self.topology = found
         if settings.ranks_per_node:
             self.topology = Topology.blocks(self.size, settings.ranks_per_node)
-        self.channel: Any = module.open_channel(
-            comm,
-            limit=settings.max_message_nbytes,
-            oversubscribed=self.crowded,
-        )
+        self.channel: Any = self._open(comm, module, transport, len(found.nodes))
         self._book.attach(self.channel.table)
 
     def _opening(self, patience: Patience) -> Callable[[], None]:
@@ -111,6 +110,19 @@ class Session:
             if brought[rank][1]:
                 raise TransportUnavailable(f"rank {rank}: {brought[rank][1]}")
         return module
+
+    def _open(self, comm: Any, module: Any, transport: str, nodes: int) -> Channel:
+        """Open the transport, where it reaches all ranks."""
+        if transport == "shm" and nodes > 1:
+            raise TransportUnavailable(
+                f"shm serves ranks of one node, and these are on {nodes}: use auto or mpi"
+            )
+        channel: Channel = module.open_channel(
+            comm, limit=self.settings.max_message_nbytes, oversubscribed=self.crowded
+        )
+        how = "it reaches every rank" if transport == "auto" else "asked for by name"
+        self.route = f"{channel.name}: {how}"
+        return channel
 
     @property
     def calls(self) -> int:

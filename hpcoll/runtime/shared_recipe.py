@@ -128,7 +128,7 @@ def tell(draft: Draft) -> dict[str, Any]:
     counts: dict[int, int] = {}
     taken: dict[int, set[int]] = {}
     known: set[int] = set()
-    for i, row in enumerate(draft.rows):
+    for row in draft.rows:
         for source in row.sources:
             if isinstance(source, Message):
                 known.add(source.peer)
@@ -312,10 +312,9 @@ class _Table:
                 self._source(source)
             ndst, line, extra = 0, -1, row.divisor
             publication = row.publication
-            if row.target is not None and row.nbytes:
-                if row.kind != DIVIDE:
-                    ndst = 1
-                    self._place(row.target)
+            if row.target is not None and row.nbytes and row.kind != DIVIDE:
+                ndst = 1
+                self._place(row.target)
             if publication is not None:
                 line = _line_at(publication.line)
                 extra = int(not self._inline)

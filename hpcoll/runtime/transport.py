@@ -73,7 +73,7 @@ def load_transport(name: str) -> Any:
     Parameters
     ----------
     name : str
-        A transport's name, or ``"auto"``.
+        A transport's name.
 
     Raises
     ------
@@ -82,13 +82,12 @@ def load_transport(name: str) -> Any:
     TransportUnavailable
         If it can't be used here; the message says what it needs.
     """
-    chosen = "mpi" if name == "auto" else name
-    if chosen not in transport_names():
+    if name not in transport_names():
         raise ConfigError(
             f"unknown transport {name!r}: use auto or one of {', '.join(transport_names())}"
         )
-    module = importlib.import_module(f"hpcoll.transports.{chosen}")
+    module = importlib.import_module(f"hpcoll.transports.{name}")
     reason = module.unavailable()
     if reason:
-        raise TransportUnavailable(f"{chosen} {reason}")
+        raise TransportUnavailable(f"{name} {reason}")
     return module

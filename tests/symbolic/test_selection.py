@@ -89,7 +89,7 @@ def test_a_pin_whose_ranks_do_not_fit_is_an_error() -> None:
 
 
 def test_native_is_taken_where_it_was_measured_faster() -> None:
-    least, why = NATIVE_FROM["allgather"]
+    least, why = NATIVE_FROM["mpi", "allgather"]
     below = choose("allgather", 4, least - 1, dtype="float32")
     above = choose("allgather", 4, least, dtype="float32")
     assert not below.algorithm.native
