@@ -107,6 +107,28 @@ def test_python_engine(record_property: pytest.RecordProperty) -> None:
     record_property("inner_tests", counts["passed"])
 
 
+@pytest.mark.parametrize(
+    ("ranks", "engine", "which"),
+    [
+        (1, "compiled", COLLECTIVES),
+        (2, "compiled", COLLECTIVES),
+        (3, "compiled", "tests/mpi/test_random.py"),
+        (3, "python", COLLECTIVES),
+        (4, "compiled", COLLECTIVES),
+        (5, "compiled", COLLECTIVES),
+    ],
+)
+def test_shared_memory(
+    ranks: int, engine: str, which: str, record_property: pytest.RecordProperty
+) -> None:
+    """The same over shared memory, of which nothing may be left behind."""
+    chosen = ("-k", "short", which) if which == COLLECTIVES else (which,)
+    before = set(Path("/dev/shm").glob("hpcoll-*"))
+    counts = run_job(ranks, *chosen, HPCOLL_TRANSPORT="shm", HPCOLL_ENGINE=engine)
+    assert set(Path("/dev/shm").glob("hpcoll-*")) <= before
+    record_property("inner_tests", counts["passed"])
+
+
 def test_split_messages(record_property: pytest.RecordProperty) -> None:
     counts = run_job(4, "-k", "short", COLLECTIVES, HPCOLL_MAX_MESSAGE_NBYTES="1000")
     record_property("inner_tests", counts["passed"])

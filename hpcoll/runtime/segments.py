@@ -132,8 +132,8 @@ def no_room(nbytes: int, error: OSError) -> TransportUnavailable:
     except OSError:
         room = "its size is unknown"
     return TransportUnavailable(
-        f"{FOLDER} has no room for {nbytes} B more ({room}; {error.strerror}): enlarge it (mount -o "
-        f"remount,size=..., docker --shm-size=...), or set HPCOLL_TRANSPORT=mpi"
+        f"{FOLDER} has no room for {nbytes} B more ({room}; {error.strerror}): enlarge it (mount "
+        f"-o remount,size=..., docker --shm-size=...), or set HPCOLL_TRANSPORT=mpi"
     )
 
 
