@@ -151,7 +151,11 @@ class MpiChannel:
             text = str(module.Get_error_string(code)).strip()
         except module.Exception:
             text = f"MPI error {code}"
-        return text, failed_ranks(self.comm)
+        return text, self.dead_peers()
+
+    def dead_peers(self) -> list[int]:
+        """The ranks that MPI knows to have died; none where it doesn't tell (no ULFM)."""
+        return failed_ranks(self.comm)
 
     def native_rows(self) -> NativeCollectives:
         """What lowers native collectives."""

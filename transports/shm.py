@@ -15,6 +15,7 @@ import numpy as np
 
 from hpcoll.errors import HpcollError, TransportUnavailable
 from hpcoll.runtime import segments, words
+from hpcoll.runtime.presence import Presence
 from hpcoll.transports.mpi import MpiChannel
 
 
@@ -51,14 +52,13 @@ class ShmChannel(MpiChannel):
         super().__init__(comm, limit=limit, oversubscribed=oversubscribed)
         rank, size = comm.Get_rank(), comm.Get_size()
         self._files: list[segments.SharedFile] = []
+        self._presence: Presence | None = None
         self._pids = np.zeros(size, np.int64)
         segments.sweep()
         try:
             self._attach(rank)
         except BaseException:
-            for file in self._files:
-                file.close()
-            super().close()
+            self.close()
             raise
         self.segment_bases = segments.addresses(self._files)
         table = self.table
@@ -86,6 +86,7 @@ class ShmChannel(MpiChannel):
                 self.segment if r == rank else segments.SharedFile(segments.SEGMENT_NBYTES, name)
                 for r, (_, name, *_) in enumerate(told)
             ]
+            self._presence = Presence(segments.FOLDER / told[0][1], rank)
         except OSError as error:
             self._all_told([f"can't reach the memory of other ranks: {error}"])
             raise
@@ -103,8 +104,9 @@ class ShmChannel(MpiChannel):
         return told
 
     def dead_peers(self) -> list[int]:
-        """The ranks whose processes have gone."""
-        return [r for r, pid in enumerate(self._pids.tolist()) if not segments.alive(pid)]
+        """The ranks whose processes have ended, and those that MPI knows to have died."""
+        gone = self._presence.gone(range(len(self._pids))) if self._presence else []
+        return sorted({*super().dead_peers(), *gone})
 
     def reserve_segment(self, lines: int, slots_nbytes: int) -> None:
         """Make sure that this rank's segment has room for a recipe.
@@ -126,6 +128,8 @@ class ShmChannel(MpiChannel):
         for file in self._files:
             file.close()
         self._files = []
+        if self._presence is not None:
+            self._presence.close()
         super().close()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from hpcoll.errors import CollectiveTimeout
 
 REPORT_AGAIN_S = 10.0
+LOOK_AGAIN_S = 0.1
 _GAP_S = 1.0
 _SHORT_NAP_S, _LONG_NAP_S = 20e-6, 1e-3
 
@@ -29,13 +30,16 @@ class Patience:
         Limit of `waited_s`.
     """
 
-    __slots__ = ("_looked_at", "_report_at_s", "_warned", "still_s", "timeout_s", "waited_s")
+    __slots__ = (
+        "_look_at_s", "_looked_at", "_report_at_s", "_warned", "still_s", "timeout_s", "waited_s",
+    )  # fmt: skip
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
         self.waited_s = self.still_s = 0.0
         self._looked_at = time.monotonic()
         self._report_at_s = 0.0
+        self._look_at_s = LOOK_AGAIN_S
         self._warned = False
 
     def tick(self) -> None:
@@ -49,6 +53,14 @@ class Patience:
     def moved(self) -> None:
         """Note that something moved."""
         self.still_s = self._report_at_s = 0.0
+        self._look_at_s = LOOK_AGAIN_S
+
+    def look_is_due(self) -> bool:
+        """Whether it is time to see who is still there."""
+        if self.still_s < self._look_at_s:
+            return False
+        self._look_at_s = self.still_s + LOOK_AGAIN_S
+        return True
 
     def report_is_due(self, stall_s: float) -> bool:
         """Whether the others should be told of this wait, now and then."""

@@ -70,16 +70,17 @@ class Session:
         self.unusable: str | None = None
         self.closed = False
         self._book = CallBook()
+        self.channel: Any = None
         self._kept: list[Any] = []
         self.mailbox = Mailbox(comm, self._opening(Patience(settings.timeout_s)))
         self.rank, self.size = self.mailbox.rank, self.mailbox.size
         self.agreement = Agreement(self.mailbox, self._book.spoken)
-        module = self._load("mpi" if transport == "auto" else transport)
+        lacks = self._load(transport)
         found, self.crowded = discover(comm)
         self.topology = found
         if settings.ranks_per_node:
             self.topology = Topology.blocks(self.size, settings.ranks_per_node)
-        self.channel: Any = self._open(comm, module, transport, len(found.nodes))
+        self.channel, self.route = self._route(comm, transport, len(found.nodes), lacks)
         self._book.attach(self.channel.table)
 
     def _opening(self, patience: Patience) -> Callable[[], None]:
@@ -93,35 +94,50 @@ class Session:
 
         return waiting
 
-    def _load(self, transport: str) -> Any:
-        """Load what the calls need, and learn whether all ranks could."""
-        module, failure, reason = None, None, None
+    def _load(self, transport: str) -> str:
+        """Load what the calls need, if all ranks can; return why shm can't be used."""
+        failure, reason, lacks = None, None, ""
         try:
-            module = load_transport(transport)
+            load_transport("mpi" if transport == "auto" else transport)
             self.engine = _engine(self.settings.engine)
         except Exception as error:
             failure, reason = error, f"{type(error).__name__}: {error}"
+        if transport == "auto" and failure is None:
+            try:
+                load_transport("shm")
+            except TransportUnavailable as error:
+                lacks = str(error)
         text = f"communicator over transport {transport}"
-        brought = self.agree(text, [next(_serial), reason], self.settings.timeout_s)
+        brought = self.agree(text, [next(_serial), reason, lacks], self.settings.timeout_s)
         self.mailbox.number(int(brought[0][0]))
         if failure is not None:
             raise failure
         for rank in sorted(brought):
             if brought[rank][1]:
                 raise TransportUnavailable(f"rank {rank}: {brought[rank][1]}")
-        return module
+        return next((f"rank {r}: {b[2]}" for r, b in sorted(brought.items()) if b[2]), "")
 
-    def _open(self, comm: Any, module: Any, transport: str, nodes: int) -> Channel:
-        """Open the transport, where it reaches all ranks."""
+    def _route(self, comm: Any, transport: str, nodes: int, lacks: str) -> tuple[Channel, str]:
+        """Open the transport; say which, and why it is that one."""
         if transport == "shm" and nodes > 1:
             raise TransportUnavailable(
                 f"shm serves ranks of one node, and these are on {nodes}: use auto or mpi"
             )
-        channel: Channel = module.open_channel(
+        if transport != "auto":
+            return self._open(comm, transport), f"{transport}: asked for by name"
+        if nodes > 1:
+            return self._open(comm, "mpi"), f"mpi: the ranks are on {nodes} nodes"
+        if not lacks:
+            try:
+                return self._open(comm, "shm"), "shm: all ranks are on one node"
+            except TransportUnavailable as error:  # on all ranks
+                lacks = str(error)
+        return self._open(comm, "mpi"), f"mpi: shm can't be used ({lacks})"
+
+    def _open(self, comm: Any, transport: str) -> Channel:
+        channel: Channel = load_transport(transport).open_channel(
             comm, limit=self.settings.max_message_nbytes, oversubscribed=self.crowded
         )
-        how = "it reaches every rank" if transport == "auto" else "asked for by name"
-        self.route = f"{channel.name}: {how}"
         return channel
 
     @property
@@ -194,7 +210,7 @@ class Session:
             self._book.count(text)
             raise
         except TransportError as error:
-            self._raise(call, failure_of(error, self.mailbox.failed()))
+            self._raise(call, failure_of(error, self.dead()))
         except HpcollError as error:
             self._raise(call, error)
         except BaseException as error:  # such as KeyboardInterrupt
@@ -223,7 +239,7 @@ class Session:
             try:
                 self.agreement.look()
             except TransportError as error:
-                raise failure_of(error, self.mailbox.failed()) from None
+                raise failure_of(error, self.dead()) from None
             self.agreement.judge(flight.call)
         where = self.where(flight.name)
         self._sit_out(patience, flight.call, run.waits_for, lambda: f"{where} step {run.step}")
@@ -236,11 +252,12 @@ class Session:
         where: Callable[[], str],
     ) -> None:
         """After a while of waiting tell the others, warn, or fail."""
-        if self.size > 1 and patience.report_is_due(self.settings.stall_s):
-            self.agreement.report(call, missing())
-            failed = self.mailbox.failed()
-            if failed:
-                raise failure_of(TransportError(f"{where()}: MPI reports it"), failed)
+        if self.size > 1:
+            dead = self.dead() if patience.look_is_due() else []
+            if dead:
+                raise failure_of(TransportError(f"{where()}: the process has gone"), dead)
+            if patience.report_is_due(self.settings.stall_s):
+                self.agreement.report(call, missing())
 
         def text(waited: str) -> str:
             ranks = missing()
@@ -249,6 +266,13 @@ class Session:
             return f"{where()}: waited {waited} for {who}" + (f" ({known})" if known else "")
 
         patience.complain(self.settings.warn_s, text)
+
+    def dead(self) -> list[int]:
+        """The ranks that are known to have died."""
+        found = set(self.mailbox.failed())
+        if self.channel is not None:
+            found.update(self.channel.dead_peers())
+        return sorted(found)
 
     def where(self, name: str) -> str:
         """``rank 3/8 allreduce/ring``."""

@@ -54,6 +54,9 @@ class Channel(Protocol):
     def explain_error(self, code: int) -> tuple[str, list[int]]:
         """The library's text for an error code, and the ranks known to have died."""
 
+    def dead_peers(self) -> list[int]:
+        """The ranks that the transport knows to have died."""
+
     def native_rows(self) -> Any:
         """What lowers native collectives on this channel; None where there are none."""
 
