@@ -25,6 +25,7 @@ from hpcoll.errors import TransportUnavailable
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 600
 NEEDS_GIB = 16
+SHARED = Path("/dev/shm")
 COLLECTIVES = "tests/mpi/test_collectives.py"
 
 
@@ -60,6 +61,7 @@ def run_job(ranks: int, *arguments: str, **settings: str) -> dict[str, int]:
         environment["PYTHONPYCACHEPREFIX"] = bytecode_folder()
     command = [*prefix, sys.executable, "-m", "pytest", "--with-mpi", "-p", "no:cacheprovider"]
     command += ["-o", "faulthandler_timeout=100", *arguments]
+    before = set(SHARED.glob("hpcoll-*"))
     job = subprocess.Popen(
         command, cwd=ROOT, env=environment, text=True, errors="replace", start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -74,6 +76,8 @@ def run_job(ranks: int, *arguments: str, **settings: str) -> dict[str, int]:
             os.killpg(job.pid, signal.SIGKILL)
             shown, _ = job.communicate()
         pytest.fail(f"the job took more than {LIMIT_S} s; it printed:\n{shown}", pytrace=False)
+    left = set(SHARED.glob("hpcoll-*")) - before
+    assert not left, f"left behind: {', '.join(map(str, left))}"
     counts = {word: int(n) for n, word in re.findall(r"(\d+) (\w+)", shown.rpartition("\n=")[2])}
     if job.returncode or not counts.get("passed") or counts.get("failed") or counts.get("error"):
         told = " ".join(command)
@@ -97,40 +101,29 @@ That recipes are right on any number of ranks is tested in one process: test_low
 
 @pytest.mark.parametrize("ranks", WHICH)
 def test_ranks(ranks: int, record_property: pytest.RecordProperty) -> None:
+    """Over shared memory, which is what ranks of one node take by themselves."""
     counts = run_job(ranks, "-m", "mpi and not big", *WHICH[ranks])
     print(f"{ranks} ranks: {counts}")
     record_property("inner_tests", counts["passed"])
 
 
-def test_python_engine(record_property: pytest.RecordProperty) -> None:
-    counts = run_job(3, "-k", "short", COLLECTIVES, HPCOLL_ENGINE="python")
+@pytest.mark.parametrize("ranks", [2, 4, 5])
+def test_message_passing(ranks: int, record_property: pytest.RecordProperty) -> None:
+    """The same over MPI's messages."""
+    counts = run_job(ranks, "-m", "mpi and not big", *WHICH[ranks], HPCOLL_TRANSPORT="mpi")
     record_property("inner_tests", counts["passed"])
 
 
-@pytest.mark.parametrize(
-    ("ranks", "engine", "which"),
-    [
-        (1, "compiled", COLLECTIVES),
-        (2, "compiled", COLLECTIVES),
-        (3, "compiled", "tests/mpi/test_random.py"),
-        (3, "python", COLLECTIVES),
-        (4, "compiled", COLLECTIVES),
-        (5, "compiled", COLLECTIVES),
-    ],
-)
-def test_shared_memory(
-    ranks: int, engine: str, which: str, record_property: pytest.RecordProperty
-) -> None:
-    """The same over shared memory, of which nothing may be left behind."""
-    chosen = ("-k", "short", which) if which == COLLECTIVES else (which,)
-    before = set(Path("/dev/shm").glob("hpcoll-*"))
-    counts = run_job(ranks, *chosen, HPCOLL_TRANSPORT="shm", HPCOLL_ENGINE=engine)
-    assert set(Path("/dev/shm").glob("hpcoll-*")) <= before
+@pytest.mark.parametrize("transport", ["shm", "mpi"])
+def test_python_engine(transport: str, record_property: pytest.RecordProperty) -> None:
+    settings = {"HPCOLL_ENGINE": "python", "HPCOLL_TRANSPORT": transport}
+    counts = run_job(3, "-k", "short", COLLECTIVES, **settings)
     record_property("inner_tests", counts["passed"])
 
 
 def test_split_messages(record_property: pytest.RecordProperty) -> None:
-    counts = run_job(4, "-k", "short", COLLECTIVES, HPCOLL_MAX_MESSAGE_NBYTES="1000")
+    settings = {"HPCOLL_MAX_MESSAGE_NBYTES": "1000", "HPCOLL_TRANSPORT": "mpi"}
+    counts = run_job(4, "-k", "short", COLLECTIVES, **settings)
     record_property("inner_tests", counts["passed"])
 
 

@@ -1,10 +1,10 @@
 """The compiled interpreter of rows over shared memory.
 
 Every rank publishes in its own segment and reads in those of others. A publication
-has a line of 64 bytes: the tick it was made at, the call's signature, and then either
-its payload or where that lies. Each piece of each call has a tick of its own, the same
-on all ranks; a line, and a slot, is used again `depth` ticks later, once all ranks are
-done with what was there.
+has a line of 64 bytes: the tick it was made at, the call's mark (its number and its
+signature in one word), and then either its payload or where that lies. Each piece of
+each call has a tick of its own, the same on all ranks; a line, and a slot, is used again
+`depth` ticks later, once all ranks are done with what was there.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ from hpcoll.runtime.words import (
     AWAITED,
     BASES,
     BOUNCE,
+    CALL,
     CHANNEL,
     DEPTH_MASK,
     DIVIDE_FUNCTION,
@@ -74,6 +75,7 @@ from hpcoll.runtime.words import (
     ITERATION,
     KNOWN,
     LINE_STRIDE,
+    MARK,
     OFFERED_DST,
     OFFERED_SRC,
     OFFERS_MEMORY,
@@ -129,6 +131,7 @@ def begin_shared(run: int) -> None:
     store64(run + 8 * ITERATION, 0)
     store64(run + 8 * OPERAND, 0)
     store64(run + 8 * AWAITED, -1)
+    store64(run + 8 * MARK, load64(run + 8 * SIGNATURE) ^ load64(run + 8 * CALL))
     heap, end = load64(channel + 8 * HEAP_BEGIN), load64(channel + 8 * HEAP_END)
     bases = load64(run + 8 * BASES)
     for k in range(2):
@@ -285,7 +288,7 @@ def _carry_out(
     slot = tick & load64(channel + 8 * DEPTH_MASK)
     line_shift = slot * load64(channel + 8 * LINE_STRIDE)
     segments = load64(channel + 8 * SEGMENTS)
-    signature = load64(run + 8 * SIGNATURE)
+    mark = load64(run + 8 * MARK)
     nsrc = load64(row + 8 * NSRC)
     operands = load64(run + 8 * OPERANDS) + 64 * load64(row + 8 * FIRST)
     while operand < nsrc:
@@ -298,7 +301,7 @@ def _carry_out(
                 store64(run + 8 * OPERAND, operand)
                 store64(run + 8 * AWAITED, peer)
                 return PENDING
-            if load64(address + 8) != signature:
+            if load64(address + 8) != mark:
                 # The peer is in another call: the ranks will find out by their letters.
                 if slice_ns != 0:
                     usleep(1000)
@@ -395,7 +398,7 @@ def _carry_out(
     if line >= 0:
         rank = load64(channel + 8 * RANK)
         address = load64(segments + 8 * rank) + line + line_shift
-        store64(address + 8, signature)
+        store64(address + 8, mark)
         if load64(row + 8 * EXTRA) != 0:  # not inline
             store64(address + 16, where)
             store64(address + 24, pushable)

@@ -41,6 +41,7 @@ class SharedReference:
         channel[words.TURNS] += 1
         words_[words.ITERATION] = 0
         words_[words.AWAITED] = -1
+        words_[words.MARK] = words_[words.SIGNATURE] ^ words_[words.CALL]
         self._deadline = 0
 
     def advance(self, slice_ns: int) -> int:
@@ -96,10 +97,10 @@ class SharedReference:
             if entry[table.WAIT_LINE] >= 0:
                 peer = entry[table.PEER]
                 line = self._line(entry, slot)
-                signature = run.table[words.SIGNATURE]
+                mark = run.table[words.MARK]
 
-                def come(line: int = line, signature: int = signature) -> bool:
-                    return _word(line).value >= tick and _word(line + 8).value == signature
+                def come(line: int = line, mark: int = mark) -> bool:
+                    return _word(line).value >= tick and _word(line + 8).value == mark
 
                 if not self._until(peer, come):
                     return False
@@ -118,7 +119,7 @@ class SharedReference:
         if row[table.LINE] >= 0:
             line = self._segment(int(self._channel[words.RANK])) + row[table.LINE]
             line += slot * segments.LINE_STRIDE
-            _word(line + 8).value = int(run.table[words.SIGNATURE])
+            _word(line + 8).value = int(run.table[words.MARK])
             if row[table.EXTRA]:
                 _word(line + 16).value = _word(line + 24).value = 0
             _word(line).value = tick
