@@ -15,6 +15,7 @@ from hpcoll.nonblocking import NonBlocking
 from hpcoll.runtime import endings, progress
 from hpcoll.runtime.arrays import Array
 from hpcoll.runtime.bootstrap import mpi
+from hpcoll.runtime.heap import new_array
 from hpcoll.runtime.native import INT_MAX
 from hpcoll.runtime.plan import Plan
 from hpcoll.runtime.session import Session
@@ -133,6 +134,44 @@ class Communicator(Blocking, NonBlocking):
         return self._dispatch.explain(
             collective, x, nbytes=nbytes, dtype=dtype, op=op, root=root, algorithm=algorithm
         )
+
+    # -- arrays -------------------------------------------------------------------------
+
+    def empty(self, shape: int | Sequence[int], dtype: Any = float) -> Array:
+        """Make an array that the other ranks can read without a copy; local.
+
+        It lies on this rank's shared heap, which grows as needed; its memory is given
+        back when nothing refers to it any more. Collectives take it like any array, and
+        are faster on it from about 4 KiB on. Where the ranks share no memory it is an
+        ordinary array.
+
+        Parameters
+        ----------
+        shape : int or sequence of int
+            Its shape.
+        dtype : dtype_like
+            Type of its elements; float64 by default.
+
+        Returns
+        -------
+        ndarray
+            C-contiguous, uninitialised.
+
+        Raises
+        ------
+        ConfigError
+            If there can't be such an array.
+        TransportUnavailable
+            If shared memory has no room for it.
+        """
+        self._session.check_usable()
+        return new_array(self._session.channel.heap, shape, dtype)
+
+    def zeros(self, shape: int | Sequence[int], dtype: Any = float) -> Array:
+        """The same as `empty`, filled with zeros."""
+        array = self.empty(shape, dtype)
+        array.fill(0)
+        return array
 
     # -- groups --------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hpcoll.runtime import words
 from hpcoll.runtime.bootstrap import failed_ranks, mpi
+from hpcoll.runtime.heap import Heap
 from hpcoll.runtime.native import NativeCollectives
 from hpcoll.schedule.operations import LANES
 
@@ -65,6 +66,7 @@ class MpiChannel:
     """
 
     name = "mpi"
+    heap: Heap | None = None
 
     def __init__(self, comm: Any, *, limit: int = 0, oversubscribed: bool = False) -> None:
         module = mpi()

@@ -6,6 +6,7 @@ What the library does itself (its native collectives) still goes over MPI.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import platform
 import sys
@@ -15,7 +16,9 @@ import numpy as np
 
 from hpcoll.errors import HpcollError, TransportUnavailable
 from hpcoll.runtime import segments, words
+from hpcoll.runtime.heap import Group, Heap, groups, heap_nbytes
 from hpcoll.runtime.presence import Presence
+from hpcoll.runtime.shared_file import FOLDER, SharedFile, sweep
 from hpcoll.transports.mpi import MpiChannel
 
 
@@ -23,8 +26,8 @@ def unavailable() -> str | None:
     """Why this transport can't be used; None where it can."""
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return f"needs Linux on x86_64, this is {sys.platform} on {platform.machine()}"
-    if not os.access(segments.FOLDER, os.W_OK):
-        return f"needs {segments.FOLDER}, which this process can't write in"
+    if not os.access(FOLDER, os.W_OK):
+        return f"needs {FOLDER}, which this process can't write in"
     return None
 
 
@@ -51,20 +54,23 @@ class ShmChannel(MpiChannel):
     def __init__(self, comm: Any, *, limit: int = 0, oversubscribed: bool = False) -> None:
         super().__init__(comm, limit=limit, oversubscribed=oversubscribed)
         rank, size = comm.Get_rank(), comm.Get_size()
-        self._files: list[segments.SharedFile] = []
+        self._files: list[SharedFile] = []
         self._presence: Presence | None = None
         self._pids = np.zeros(size, np.int64)
-        segments.sweep()
+        sweep()
         try:
             self._attach(rank)
         except BaseException:
             self.close()
             raise
-        self.segment_bases = segments.addresses(self._files)
+        self.segment_bases = np.array([f.address for f in self._files], np.int64)
         table = self.table
         table[words.RANK] = rank
         table[words.SIZE] = size
         table[words.SEGMENTS] = self.segment_bases.ctypes.data
+        table[words.HEAPS] = self._heap_bases.ctypes.data
+        table[words.HEAP_BEGIN] = self._heap_bases[rank]
+        table[words.HEAP_END] = self._heap_bases[rank] + self.heap.file.nbytes
         table[words.PIDS] = self._pids.ctypes.data
         table[words.DEPTH_MASK] = segments.DEPTH - 1
         table[words.LINE_STRIDE] = segments.LINE_STRIDE
@@ -80,24 +86,58 @@ class ShmChannel(MpiChannel):
             self._all_told([f"{error}"])
             raise
         self._files.append(self.segment)
-        told = self._all_told([None, self.segment.name, os.getpid(), self.segment.address])
+        known = {name: group.heap.file.name for name, group in list(groups.items())}
+        told = self._all_told([None, self.segment.name, os.getpid(), self.segment.address, known])
         try:
             self._files = [
-                self.segment if r == rank else segments.SharedFile(segments.SEGMENT_NBYTES, name)
+                self.segment if r == rank else SharedFile(segments.SEGMENT_NBYTES, name)
                 for r, (_, name, *_) in enumerate(told)
             ]
-            self._presence = Presence(segments.FOLDER / told[0][1], rank)
+            self._presence = Presence(FOLDER / told[0][1], rank)
         except OSError as error:
             self._all_told([f"can't reach the memory of other ranks: {error}"])
             raise
-        self._pids[:] = [pid for _, _, pid, _ in told]
-        readable = all(_can_read(pid, address) for _, _, pid, address in told)
+        self._pids[:] = [pid for _, _, pid, _, _ in told]
+        readable = all(_can_read(pid, address) for _, _, pid, address, _ in told)
         self.reads_memory = all(ok for _, ok in self._all_told([None, readable]))
         self.segment.unlink()
+        self._share_heaps(rank, [names for *_, names in told])
+
+    def _share_heaps(self, rank: int, known: list[dict[str, str]]) -> None:
+        """Use the heaps that all ranks have of each other already, or make new ones."""
+        common = set.intersection(*(set(names) for names in known))
+        if common:
+            name = min(common)
+            self._group = groups[name]
+            names = [names[name] for names in known]
+        else:
+            try:
+                mine = Heap(heap_nbytes(len(known)))
+            except OSError as error:
+                self._all_told([f"{error}"])
+                raise
+            told = self._all_told([None, mine.file.name, mine.file.nbytes])
+            names = [name for _, name, _ in told]
+            try:
+                others = {n: SharedFile(b, n) for r, (_, n, b) in enumerate(told) if r != rank}
+            except OSError as error:
+                self._all_told([f"can't reach the heaps of other ranks: {error}"])
+                raise
+            self._all_told([None])
+            mine.file.unlink()
+            self._group = Group(names[0], mine, others)
+        self.heap: Heap = self._group.heap
+        self._heap_bases = self._group.bases(names)
 
     def _all_told(self, words_of_mine: list[Any]) -> list[list[Any]]:
         """What every rank brought; if one has failed, all do."""
-        told: list[list[Any]] = self.comm.allgather(words_of_mine)
+        mine = np.frombuffer(json.dumps(words_of_mine).encode(), np.uint8)
+        sizes = np.empty(self.comm.Get_size(), np.int64)
+        self.comm.Allgather(np.array([mine.size], np.int64), sizes)
+        room = np.empty(int(sizes.sum()), np.uint8)
+        self.comm.Allgatherv(mine, [room, sizes.tolist()])
+        ends = np.cumsum(sizes).tolist()
+        told = [json.loads(room[a:b].tobytes()) for a, b in zip([0, *ends], ends, strict=False)]
         for rank, (failure, *_) in enumerate(told):
             if failure:
                 raise TransportUnavailable(f"rank {rank}: {failure}")

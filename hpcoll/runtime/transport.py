@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpcoll.errors import ConfigError, TransportUnavailable
+from hpcoll.runtime.heap import Heap
 
 
 class Channel(Protocol):
@@ -27,11 +28,14 @@ class Channel(Protocol):
         Largest message, in bytes.
     table : ndarray of int64
         The channel words of the engine: function pointers, handles, tag layout.
+    heap : Heap or None
+        Where this rank makes arrays that others read without a copy.
     """
 
     name: str
     message_limit: int
     table: NDArray[np.int64]
+    heap: Heap | None
 
     def reserve(self, requests: int) -> None:
         """Make room for runs with as many messages at once."""
