@@ -15,11 +15,19 @@ from typing import Any
 import numpy as np
 
 from hpcoll.errors import HpcollError, TransportUnavailable
-from hpcoll.runtime import segments, words
+from hpcoll.runtime import segments, shared_engine, words
 from hpcoll.runtime.heap import Group, Heap, groups, heap_nbytes
 from hpcoll.runtime.presence import Presence
+from hpcoll.runtime.run import aligned
 from hpcoll.runtime.shared_file import FOLDER, SharedFile, sweep
 from hpcoll.transports.mpi import MpiChannel
+
+STREAM_FROM_NBYTES = 2048
+"""From this size on, what others will read is stored past the caches.
+
+Storing to lines that another core has read waits for their invalidation: measured on two
+cores of Zen 4, 2 to 10 GB/s against 10 for a stream, whose reader is no slower.
+"""
 
 
 def unavailable() -> str | None:
@@ -77,6 +85,9 @@ class ShmChannel(MpiChannel):
         table[words.SLEEPERS] = self.segment_bases[0] + segments.SLEEPERS_AT
         table[words.PAUSES] = 50 if oversubscribed else 2000
         table[words.SHARED_YIELDS] = 20
+        self._bounce = aligned(shared_engine.BOUNCE_NBYTES)
+        table[words.BOUNCE] = self._bounce.ctypes.data
+        table[words.STREAM_FROM] = STREAM_FROM_NBYTES
 
     def _attach(self, rank: int) -> None:
         """Make this rank's segment, map those of the others, and remove its name."""

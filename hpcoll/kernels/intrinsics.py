@@ -119,6 +119,47 @@ def pause(typingctx: Any) -> Any:
 
 
 @_intrinsic
+def stream_lines(typingctx: Any, target: Any, source: Any, lines: Any) -> Any:
+    """stream_lines(target, source, lines): copy lines of 64 bytes past the caches.
+
+    The target begins on a line. Others may see the stores late and in any order:
+    `stores_done` must come before the word that announces them. At least one line.
+    """
+    line = ir.VectorType(I64, 8)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        target, source, lines = args
+        begin = builder.block
+        loop, end = (builder.function.append_basic_block() for _ in range(2))
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        at = builder.phi(I64)
+        at.add_incoming(I64(0), begin)
+        value = builder.load(as_pointer(builder, builder.add(source, at), line), typ=line, align=1)
+        store = builder.store(value, as_pointer(builder, builder.add(target, at), line), align=64)
+        store.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
+        after = builder.add(at, I64(64))
+        at.add_incoming(after, loop)
+        more = builder.icmp_signed("<", after, builder.mul(lines, I64(64)))
+        builder.cbranch(more, loop, end)
+        builder.position_at_end(end)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@_intrinsic
+def stores_done(typingctx: Any) -> Any:
+    """stores_done(): what was stored before, streams too, is seen before what comes next."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@_intrinsic
 def now_ns(typingctx: Any) -> Any:
     """now_ns() -> int64: the monotonic clock, which all processes of a node share."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from numba import njit
 
+from hpcoll.kernels.copies import stream
 from hpcoll.kernels.intrinsics import (
     alloca64,
     fetch_add,
@@ -24,6 +25,7 @@ from hpcoll.kernels.intrinsics import (
     sched_yield,
     store64,
     store_release,
+    stores_done,
     syscall,
     usleep,
 )
@@ -97,6 +99,7 @@ from hpcoll.runtime.words import (
     SIZE,
     SKEW,
     SLEEPERS,
+    STREAM_FROM,
     TICKS,
     TURN,
     TURNS,
@@ -106,11 +109,14 @@ from hpcoll.runtime.words import (
 BLOCK_NBYTES = 32 << 10
 """What goes to several places goes there in blocks that the first-level cache holds."""
 
-BOUNCE_NBYTES = 256 << 10
+PULLED_NBYTES = 256 << 10
 """Blocks in which another process's private memory is read before it is folded."""
 
 MOST_PULLED = 16
 """Most operands of a fold that are read from private memory."""
+
+BOUNCE_NBYTES = BLOCK_NBYTES + MOST_PULLED * PULLED_NBYTES
+"""Room of a channel for what is on its way between two places."""
 
 SYS_FUTEX = 202
 FUTEX_WAIT, FUTEX_WAKE = 0, 1
@@ -215,67 +221,68 @@ def _pull(channel: int, peer: int, target: int, address: int, nbytes: int) -> bo
 
 
 @njit(nogil=True)
-def _combine(run: int, sources: int, nsrc: int, targets: int, ndst: int, nbytes: int) -> None:
-    """Copy or fold once, into one place or several."""
-    first = load64(targets)
-    if ndst == 1 or nbytes <= BLOCK_NBYTES:
-        if nsrc == 1:
-            source = load64(sources)
-            if source != first:
-                memcpy(first, source, nbytes)
-        else:
-            _call_kernel(load64(run + 8 * FOLD_FUNCTION), first, sources, nsrc, nbytes)
-            source = first
-        for k in range(1, ndst):
-            target = load64(targets + 8 * k)
-            if target != source:
-                memcpy(target, source, nbytes)
-        return
+def _combine(
+    run: int, channel: int, sources: int, nsrc: int, targets: int, ndst: int, streams: int,
+    nstream: int, nbytes: int,
+) -> None:  # fmt: skip
+    """Copy or fold once, into one place or several, some of them past the caches."""
+    fold = load64(run + 8 * FOLD_FUNCTION)
+    block = BLOCK_NBYTES
+    if ndst + nstream == 1 and (nsrc == 1 or ndst == 1):
+        block = nbytes
     at = 0
     while at < nbytes:
-        part = min(BLOCK_NBYTES, nbytes - at)
+        part = min(block, nbytes - at)
         if nsrc == 1:
             source = load64(sources) + at
-            if source != first + at:
-                memcpy(first + at, source, part)
+            first = 0
         else:
-            _call_kernel(load64(run + 8 * FOLD_FUNCTION), first + at, sources, nsrc, part)
+            source = load64(targets) + at if ndst > 0 else load64(channel + 8 * BOUNCE)
+            _call_kernel(fold, source, sources, nsrc, part)
             for k in range(nsrc):
                 store64(sources + 8 * k, load64(sources + 8 * k) + part)
-            source = first + at
-        for k in range(1, ndst):
+            first = 1
+        for k in range(first, ndst):
             target = load64(targets + 8 * k) + at
             if target != source:
                 memcpy(target, source, part)
+        for k in range(nstream):
+            stream(load64(streams + 8 * k) + at, source, part)
         at += part
 
 
 @njit(nogil=True)
 def _combine_pulled(
-    run: int, channel: int, operands: int, sources: int, nsrc: int, targets: int, ndst: int,
-    nbytes: int,
+    run: int, channel: int, row: int, operands: int, sources: int, nsrc: int, targets: int,
+    ndst: int, streams: int, nstream: int, nbytes: int,
 ) -> bool:  # fmt: skip
     """The same where some sources are other processes' private memory: negative addresses."""
-    if nsrc == 1 and ndst == 1:
+    if nsrc == 1 and ndst + nstream == 1:
         peer = load64(operands + 8 * PEER)
-        return _pull(channel, peer, load64(targets), -load64(sources), nbytes)
-    bounce = load64(channel + 8 * BOUNCE)
-    blocks, places = alloca64(64), alloca64(64)
+        target = load64(targets) if ndst == 1 else load64(streams)
+        return _pull(channel, peer, target, -load64(sources), nbytes)
+    bounce = load64(channel + 8 * BOUNCE) + BLOCK_NBYTES
+    # The table of addresses has room for a second set of all.
+    blocks = streams + 8 * load64(row + 8 * NDST)
+    places = blocks + 8 * nsrc
+    passes = places + 8 * ndst
     at = 0
     while at < nbytes:
-        part = min(BOUNCE_NBYTES, nbytes - at)
+        part = min(PULLED_NBYTES, nbytes - at)
         for k in range(nsrc):
             source = load64(sources + 8 * k)
             if source < 0:
                 peer = load64(operands + 64 * k + 8 * PEER)
-                if not _pull(channel, peer, bounce + k * BOUNCE_NBYTES, at - source, part):
+                if not _pull(channel, peer, bounce + k * PULLED_NBYTES, at - source, part):
                     return False
-                store64(blocks + 8 * k, bounce + k * BOUNCE_NBYTES)
+                store64(blocks + 8 * k, bounce + k * PULLED_NBYTES)
             else:
                 store64(blocks + 8 * k, source + at)
         for k in range(ndst):
             store64(places + 8 * k, load64(targets + 8 * k) + at)
-        _combine(run, blocks, nsrc, places, ndst, part)
+        for k in range(nstream):
+            store64(passes + 8 * k, load64(streams + 8 * k) + at)
+        _combine(run, channel, blocks, nsrc, places, ndst, passes, nstream, part)
         at += part
     return True
 
@@ -321,6 +328,7 @@ def _carry_out(
     if nbytes > 0 and ndst > 0:
         sources = load64(run + 8 * ADDRESSES)
         targets = sources + 8 * nsrc
+        streams = targets + 8 * ndst
         pulls = False
         skip = False
         for j in range(nsrc):
@@ -349,7 +357,9 @@ def _carry_out(
             store64(sources + 8 * j, address)
         if not skip:
             found = 0
+            streamed = 0
             pushed = 0
+            past = nbytes >= load64(channel + 8 * STREAM_FROM)
             for j in range(ndst):
                 entry = operands + 64 * (nsrc + j)
                 options = load64(entry + 8 * OPTIONS)
@@ -362,11 +372,13 @@ def _carry_out(
                     if place == 0:
                         continue
                     pushed += 1
+                    others = True
                     address = (
                         load64(load64(channel + 8 * HEAPS) + 8 * peer) + place
                         + load64(entry + 8 * OFFSET) + k * piece
                     )  # fmt: skip
                 elif options & STAGE:
+                    others = True
                     base = load64(entry + 8 * PEER)
                     if base >= 0:
                         offered = load64(run + 8 * (OFFERED_SRC + base))
@@ -381,20 +393,30 @@ def _carry_out(
                         + slot * load64(entry + 8 * DEPTH_STRIDE)
                     )  # fmt: skip
                 else:
+                    others = False
                     address = (
                         load64(bases + 8 * load64(entry + 8 * BASE)) + load64(entry + 8 * OFFSET)
                         + k * load64(entry + 8 * PIECE_STRIDE)
                     )  # fmt: skip
-                store64(targets + 8 * found, address)
-                found += 1
-            if found > 0:
+                if others and past:
+                    store64(streams + 8 * streamed, address)
+                    streamed += 1
+                else:
+                    store64(targets + 8 * found, address)
+                    found += 1
+            if found + streamed > 0:
                 if pulls:
                     if not _combine_pulled(
-                        run, channel, operands, sources, nsrc, targets, found, nbytes
-                    ):
+                        run, channel, row, operands, sources, nsrc, targets, found, streams,
+                        streamed, nbytes,
+                    ):  # fmt: skip
                         return UNREADABLE
                 else:
-                    _combine(run, sources, nsrc, targets, found, nbytes)
+                    _combine(
+                        run, channel, sources, nsrc, targets, found, streams, streamed, nbytes
+                    )  # fmt: skip
+            if streamed > 0:
+                stores_done()
     if line >= 0:
         rank = load64(channel + 8 * RANK)
         address = load64(segments + 8 * rank) + line + line_shift

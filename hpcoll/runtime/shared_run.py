@@ -56,8 +56,8 @@ class SharedRun(Run):
         self._scratch = aligned(recipe.scratch_nbytes)
         self.bases = np.concatenate([np.zeros(3, np.int64), bases])
         self.bases[SCRATCH] = self._scratch.ctypes.data
-        most = int((rows[:, NSRC] + rows[:, NDST]).max(initial=0))
-        self._addresses = np.zeros(most + 2, np.int64)
+        most = int((rows[:, NSRC] + 2 * rows[:, NDST]).max(initial=0))
+        self._addresses = np.zeros(2 * most + 2, np.int64)
         table = self.table = np.zeros(words.RUN_WORDS, np.int64)
         table[words.CHANNEL] = channel.table.ctypes.data
         table[words.ROWS] = rows.ctypes.data

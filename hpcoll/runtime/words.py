@@ -39,8 +39,9 @@ from __future__ import annotations
     PAUSES,
     SHARED_YIELDS,
     BOUNCE,
-) = range(34)
-CHANNEL_WORDS = 34
+    STREAM_FROM,
+) = range(35)
+CHANNEL_WORDS = 35
 
 # Words of a run's table.
 (

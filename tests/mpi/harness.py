@@ -44,6 +44,8 @@ class Case:
         For v-forms: rows of each rank; for alltoallv a matrix.
     layout, out_layout : str
         How input and output lie in memory.
+    shared : bool
+        Whether they lie on the rank's shared heap; with odd seeds the output alone does.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Case:
     out_layout: str = "C"
     seed: int = 0
     told: bool = True
+    shared: bool = False
 
     @property
     def base(self) -> str:
@@ -171,8 +174,11 @@ def expected(case: Case, xs: list[Any], rank: int) -> Any:
 class Arrays:
     """Input and output of one rank, in place or apart."""
 
-    def __init__(self, case: Case, xs: list[Any], rank: int) -> None:
+    def __init__(self, comm: Communicator, case: Case, xs: list[Any]) -> None:
+        rank = comm.rank
         self.case, self.rank = case, rank
+        make = {"make": comm.empty} if case.shared else {}
+        private = case.shared and not case.in_place and case.seed % 2
         dtype = xs[rank].dtype
         want = expected(case, xs, rank)
         self.input: Field | None = None
@@ -181,25 +187,27 @@ class Arrays:
         if case.base == "exscan":
             want = xs[rank]
         if not case.in_place or want is None:
-            self.input = Field(xs[rank].shape, dtype, case.layout)
+            own = {} if private else make
+            self.input = Field(xs[rank].shape, dtype, case.layout, **own)
             self.x = self.input.view
-            self.output = None if want is None else Field(want.shape, dtype, case.out_layout)
+            if want is not None:
+                self.output = Field(want.shape, dtype, case.out_layout, **make)
             self.out = None if self.output is None else self.output.view
             return
         first = rank * case.rows
         if case.counts and case.base != "alltoall":
             first = sum(case.counts[:rank])
         if case.base in ("allgather", "gather"):
-            self.output = Field(want.shape, dtype)
+            self.output = Field(want.shape, dtype, **make)
             self.out = self.output.view
             self.x = self.out[first : first + case.counts[rank]] if case.counts else self.out[rank]
         elif case.base in ("reduce_scatter", "scatter"):
-            self.input = Field(xs[rank].shape, dtype)
+            self.input = Field(xs[rank].shape, dtype, **make)
             self.x = self.input.view
             self.start, self.end = first, first + len(want)
             self.out = self.x[self.start : self.end]
         else:
-            self.output = Field(want.shape, dtype, case.out_layout)
+            self.output = Field(want.shape, dtype, case.out_layout, **make)
             self.x = self.out = self.output.view
 
     def load(self, x: Any) -> None:
@@ -267,7 +275,7 @@ def check(comm: Communicator, case: Case) -> None:
         return [values(s, dtype, r, changed) for r, s in enumerate(shapes)]
 
     xs = inputs(0)
-    arrays = Arrays(case, xs, rank)
+    arrays = Arrays(comm, case, xs)
     options = options_of(case, rank)
     if case.mode == "plan":
         if "send_counts" in options:

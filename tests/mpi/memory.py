@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,22 @@ def poison(view: Any) -> None:
 
 
 class Field:
-    """An array in the middle of poisoned memory, in some layout."""
+    """An array in the middle of poisoned memory, in some layout.
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], layout: str = "C") -> None:
+    The memory comes from `make`, such as a communicator's `empty`.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        layout: str = "C",
+        make: Callable[..., Any] = np.empty,
+    ) -> None:
         n = int(np.prod(shape, dtype=np.int64))
         room = 2 * n * dtype.itemsize + 2 * GUARD_NBYTES
-        self.memory = np.frombuffer(bytearray(POISON * room), np.uint8)
+        self.memory = make(room, np.uint8)
+        self.memory[...] = POISON[0]
         body = self.memory[GUARD_NBYTES:-GUARD_NBYTES].view(dtype)
         dense = body[:n]
         if layout == "F":

@@ -53,7 +53,20 @@ def test_short(comm: hpcoll.Communicator, name: str, spec: str) -> None:
     """What test_mpi.py runs with other settings; part of the rest otherwise."""
     for seed, (mode, in_place) in enumerate((m, i) for m in MODES for i in (False, True)):
         n = (0, 5, 333, 1, 1003, SIZE)[seed]
-        check(comm, case_of(name, spec, n, seed, mode=mode, in_place=in_place, rest=(3,)))
+        more = {"mode": mode, "in_place": in_place, "rest": (3,), "shared": n > 100}
+        check(comm, case_of(name, spec, n, seed, **more))
+
+
+@pytest.mark.parametrize(("name", "spec"), CALLS, ids=str)
+def test_shared_arrays_short(comm: hpcoll.Communicator, name: str, spec: str) -> None:
+    """What peers read without a copy, in pieces and whole, again and again with other data."""
+    if comm.transport != "shm" or name == "barrier":
+        return
+    for seed, n in enumerate((SIZE + 1, 70_001)):
+        for in_place in (False, True):
+            check(
+                comm, case_of(name, spec, n, seed, mode="plan", in_place=in_place, shared=True)
+            )  # fmt: skip
 
 
 ROOTED = [(name, spec) for name, spec in CALLS if COLLECTIVES[Case(name).base].rooted]

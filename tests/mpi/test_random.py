@@ -46,7 +46,7 @@ def calls(draw: st.DrawFn) -> Case:
         name, spec, rows, tuple(draw(st.lists(st.integers(0, 3), max_size=2))), dtype, op,
         draw(st.integers(0, SIZE - 1)) if COLLECTIVES[base].rooted else 0, counts,
         draw(st.sampled_from(MODES)), in_place, draw(st.sampled_from(LAYOUTS)),
-        draw(st.sampled_from(LAYOUTS)), seed, draw(st.booleans()),
+        draw(st.sampled_from(LAYOUTS)), seed, draw(st.booleans()), draw(st.booleans()),
     )  # fmt: skip
 
 
