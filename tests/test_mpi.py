@@ -135,6 +135,11 @@ def test_nodes(ranks: int, ranks_per_node: int, record_property: pytest.RecordPr
     record_property("inner_tests", counts["passed"])
 
 
+@pytest.mark.parametrize("transport", ["shm", "mpi"])
+def test_more_ranks_than_cores(transport: str) -> None:
+    run_job(8, "tests/mpi/test_crowded.py", HPCOLL_TRANSPORT=transport)
+
+
 @pytest.mark.big
 def test_large_messages() -> None:
     psutil = pytest.importorskip("psutil")

@@ -60,6 +60,8 @@ def compiling(name: str, function: Callable[..., Any], stamp: str = "") -> Itera
         lock = None if _holding else _acquire(marker, text)
         outer, _holding = _holding, _holding or lock is not None
         try:
+            if lock is not None and marker.exists():
+                _void(marker.parent, function)
             yield
             _mark(marker, text)
         finally:
@@ -106,6 +108,22 @@ def _is_done(marker: Path, text: str) -> bool:
         return marker.read_text() == text
     except OSError:
         return False
+
+
+def _void(folder: Path, function: Callable[..., Any]) -> None:
+    """Forget what was compiled of older sources: numba looks at one file, not at its imports."""
+    try:
+        for index in folder.glob(f"{Path(inspect.getfile(_plain(function))).stem}.*.nbi"):
+            index.unlink(missing_ok=True)
+    except (OSError, TypeError):
+        return
+
+
+def sources_stamp(*folders: Path) -> str:
+    """What changes with any Python file in some folders."""
+    files = sorted(file for folder in folders for file in folder.glob("*.py"))
+    states = [(file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files]
+    return hashlib.blake2b(repr(states).encode(), digest_size=8).hexdigest()
 
 
 def _mark(marker: Path, text: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from hpcoll.errors import HpcollError
 from hpcoll.kernels import reference
-from hpcoll.kernels.compile import compiling
+from hpcoll.kernels.compile import compiling, sources_stamp
 from hpcoll.runtime import engine, words
 from hpcoll.runtime.bootstrap import mpi
 from hpcoll.runtime.recipe import DIVIDE, FOLD, IMMEDIATE, MOVE, NATIVE, SEND, WAIT
@@ -131,7 +132,9 @@ class CompiledEngine:
     name = "compiled"
 
     def __init__(self) -> None:
-        with compiling("engine", engine.entry_point):
+        here = Path(__file__).parent
+        stamp = sources_stamp(here, here.parent / "kernels")
+        with compiling("engine", engine.entry_point, stamp):
             self._begin = engine.entry_point(engine.begin, 1)
             self._advance = engine.entry_point(engine.advance, 2)
             self.entry = engine.entry_point(engine.execute, 1)

@@ -400,6 +400,33 @@ def test_one_process_compiles_while_others_wait(tmp_path):
     assert len(log) == 6
 
 
+def test_a_change_in_an_imported_module_is_compiled_again(tmp_path):
+    (tmp_path / "outer.py").write_text(
+        "from numba import njit\n"
+        "from inner import value\n"
+        "@njit(cache=True)\n"
+        "def answer():\n"
+        "    return value()\n"
+    )
+    code = """
+        import sys
+        from pathlib import Path
+        sys.path.insert(0, sys.argv[1])
+        import outer
+        from hpcoll.kernels.compile import compiling, sources_stamp
+        with compiling("answer", outer.answer, sources_stamp(Path(sys.argv[1]))):
+            print(outer.answer())
+    """
+    seen = []
+    for value in ("1", "1", "22"):
+        (tmp_path / "inner.py").write_text(
+            f"from numba import njit\n@njit\ndef value():\n    return {value}\n"
+        )
+        process = python(code, str(tmp_path), NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+        seen.append(process.communicate()[0].strip())
+    assert seen == ["1", "1", "22"]
+
+
 def test_compiling_goes_on_without_locks_and_without_a_cache(monkeypatch, tmp_path):
     def refuse(*arguments):
         raise OSError("no locks here")
