@@ -11,22 +11,20 @@ import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hpcoll.bench import launch, table
-from hpcoll.bench.data import Case, make_case
-from hpcoll.bench.measure import BLOCKS, Arrays, Contender, Meter, ratios
+from hpcoll.bench.contenders import Contenders
+from hpcoll.bench.data import make_case
+from hpcoll.bench.measure import BLOCKS, Meter
 from hpcoll.bench.options import BenchOptions
-from hpcoll.bench.results import Info, Results, Row, bandwidths, save_csv, save_json
+from hpcoll.bench.results import Info, Results, Row, save_csv, save_json
 from hpcoll.bench.sync import NodeBarrier
-from hpcoll.bench.versus import CompiledCaller, mpi4py_caller
 from hpcoll.config import settings
 from hpcoll.errors import ConfigError, RegistryError
 from hpcoll.kernels.dtypes import DTYPES, dtype_name
 from hpcoll.runtime.bootstrap import library_version, mpi
-from hpcoll.runtime.native import native_mpi_names, native_refuses
 from hpcoll.schedule import registry
 from hpcoll.schedule.collectives import collective_named
 from hpcoll.schedule.ops import BUILTIN, Op
@@ -106,7 +104,7 @@ class Bench:
         one_node = len(self.comm.topology.nodes) == 1
         self.meet = NodeBarrier(self.native, one_node=one_node, crowded=crowded)
         self.meter = Meter(self.native, self.meet, options.iterations, options.warmup)
-        self.lowered = self.comm.native_collectives()
+        self.contenders = Contenders(self.comm, self.native, options)
 
     def run(self) -> int:
         """Measure all sizes; return the exit status."""
@@ -147,109 +145,14 @@ class Bench:
         return confirmed
 
     def _measure(self, nbytes: int, algorithms: tuple[str, ...]) -> list[Row]:
-        """Measure algorithms at one size, with the native collective between them."""
-        options = self.options
+        """Measure algorithms at one size, with what they are compared with between them."""
         case = make_case(
-            options.collective, nbytes, self.size, self.rank, options.root, self.dtype, self.op
-        )
-        arrays = Arrays.of(case, in_place=options.in_place)
-        plans = [self._plan(case, arrays, name) for name in algorithms]
-        ours = [Contender(p.algorithm, p, arrays) for p in plans]
-        rivals: list[Contender] = []
-        caller: Contender | None = None
-        if options.versus == "mpi" and self._has_native(case):
-            in_place = _native_in_place(case.base, options.in_place)
-            theirs = arrays if in_place == options.in_place else Arrays.of(case, in_place=in_place)
-            here = (case, theirs.source, theirs.target)
-            native = mpi4py_caller(self.native, *here, in_place=in_place)
-            compiled = CompiledCaller(self.lowered, *here, in_place=in_place)
-            rivals = [Contender("mpi4py", native, theirs), Contender("compiled", compiled, theirs)]
-        if len(algorithms) == 1:
-            caller = Contender("call", self._caller(case, arrays, plans[0].algorithm), arrays)
-        self.meter.run([*ours, *rivals, *([caller] if caller else [])])
-        return [self._row(case, contender, rivals, caller) for contender in ours]
-
-    def _row(
-        self, case: Case, ours: Contender, rivals: list[Contender], caller: Contender | None
-    ) -> Row:
-        algbw, busbw = bandwidths(case.base, case.nbytes, ours.time_us, self.size)
-        row = Row(
-            collective=case.name,
-            bytes=case.nbytes,
-            dtype=dtype_name(case.dtype),
-            op=case.op.name if case.op else "none",
-            root=case.root if self.kind.rooted else -1,
-            in_place=self.options.in_place,
-            algorithm=ours.name,
-            transport=self.comm.transport,
-            iterations=ours.calls,
-            time_us=ours.time_us,
-            min_us=ours.min_us,
-            p95_us=ours.p95_us,
-            algbw_GBps=algbw,
-            busbw_GBps=busbw,
-            wrong=ours.wrong + sum(c.wrong for c in [*rivals, *([caller] if caller else [])]),
-            call_us=caller.time_us if caller else None,
-            warmup=ours.warmups,
-        )
-        if not rivals:
-            return row
-        ratio, low, high = ratios(rivals[0], ours)
-        return replace(
-            row,
-            versus=self.options.versus,
-            versus_us=rivals[0].time_us,
-            ratio=ratio,
-            ratio_low=low,
-            ratio_high=high,
-            compiled_versus_us=rivals[1].time_us,
-            compiled_ratio=ratios(rivals[1], ours)[0],
-        )
-
-    def _plan(self, case: Case, arrays: Arrays, algorithm: str) -> Any:
-        x, out, options = self._arguments(case, arrays)
-        return self.comm.plan(case.name, x, out, algorithm=algorithm, **options)
-
-    def _caller(self, case: Case, arrays: Arrays, algorithm: str) -> Any:
-        """The collective as an application calls it."""
-        x, out, options = self._arguments(case, arrays)
-        method = getattr(self.comm, case.name)
-        if case.base == "barrier":
-            return lambda: method(algorithm=algorithm)
-        if case.name == "alltoallv":
-            counts = options.pop("counts")
-            return lambda: method(x, counts, out=out, algorithm=algorithm, **options)
-        return lambda: method(x, out=out, algorithm=algorithm, **options)
-
-    def _arguments(self, case: Case, arrays: Arrays) -> tuple[Any, Any, dict[str, Any]]:
-        options: dict[str, Any] = {}
-        x: Any = arrays.source
-        out: Any = arrays.target
-        if case.base == "barrier":
-            return None, None, {}
-        if case.op is not None:
-            options["op"] = case.op
-        if self.kind.rooted:
-            options["root"] = case.root
-            if case.base in ("broadcast", "scatter") and self.rank != case.root:
-                x = None
-            if case.base in ("reduce", "gather") and self.rank != case.root:
-                out = None
-        if case.name == "alltoallv":
-            options["counts"] = case.rows[self.rank]
-        elif case.name != case.base:
-            options["counts"] = case.rows
-        return x, out, options
-
-    def _has_native(self, case: Case) -> bool:
-        """Whether the library has this collective over this dtype at all."""
-        op, dtype = case.op, dtype_name(case.dtype)
-        if op is None:
-            return True
-        if op.name == "avg" or native_mpi_names(dtype, op) is None:
-            return False
-        # What only NaN would show does not matter here: there is none in the data.
-        return op.name in ("min", "max") or native_refuses(case.base, dtype, op) is None
+            self.options.collective, nbytes, self.size, self.rank, self.options.root, self.dtype,
+            self.op,
+        )  # fmt: skip
+        lineup = self.contenders.line_up(case, algorithms)
+        self.meter.run(lineup.contenders())
+        return lineup.rows(self.options, self.comm.transport)
 
     def _algorithms(self) -> tuple[str, ...]:
         """The algorithms to measure: for "all", every one that can serve."""
@@ -318,17 +221,6 @@ class Bench:
 
             draw([(self.options.collective, results)], options.plot)
             print(f"# plot: {options.plot}", flush=True)
-
-
-def _native_in_place(base: str, in_place: bool) -> bool:
-    """Whether the native call runs in place beside ours.
-
-    MPI's broadcast always does; the others in the list have no form in which the
-    result lies where hpcoll's does.
-    """
-    if base == "broadcast":
-        return True
-    return in_place and base not in ("reduce_scatter", "alltoall", "gather", "scatter")
 
 
 def _cpu() -> str:
