@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from hpcoll.bench.gloo import COLLECTIVES as GLOO
 from hpcoll.bench.launch import find_mpiexec, launcher
 from hpcoll.errors import TransportUnavailable
 from hpcoll.schedule.collectives import COLLECTIVES, VECTOR_FORMS
@@ -89,6 +91,40 @@ def test_every_collective_is_right() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     measured = 2 * len(COLLECTIVES) + len(VECTOR_FORMS) - 1
     assert done.stdout.count("wrong elements: 0") == measured
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="--versus gloo needs torch: not installed")
+def test_every_collective_of_gloo_is_right() -> None:
+    """What gloo has, in place too, in one job of three ranks."""
+    command, environment = launcher(3)
+    done = subprocess.run(
+        [*command, sys.executable, str(Path(__file__).parent / "ranks" / "bench_gloo.py")],
+        env=environment, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("wrong elements: 0") == 2 * len(GLOO) - 2
+    assert "Warning" not in done.stderr
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="--versus gloo needs torch: not installed")
+def test_rows_of_gloo_and_what_it_lacks(tmp_path: Path) -> None:
+    file, plot = tmp_path / "gloo.json", tmp_path / "gloo.png"
+    done = bench(
+        "allreduce", "--ranks", "2", "--min-bytes", "8", "--max-bytes", "4K", "--factor", "512",
+        "--versus", "gloo", *SMALL, "--json", str(file), "--plot", str(plot),
+    )  # fmt: skip
+    rows = json.loads(file.read_text())["rows"]
+    assert [row["bytes"] for row in rows] == [8, 4096]
+    for row in rows:
+        assert row["versus"] == "gloo"
+        assert row["ratio"] == pytest.approx(row["versus_us"] / row["time_us"])
+        assert row["ratio_low"] <= row["ratio_high"]
+        assert row["compiled_versus_us"] is row["compiled_ratio"] is None
+    assert "compiled ratio" not in done.stdout
+    assert "allreduce has no out-of-place form there" in done.stdout
+    done = bench("allreduce", "--ranks", "2", "--dtype", "uint64", "--versus", "gloo", status=2)
+    assert "--versus gloo: gloo can't run allreduce of uint64 with op sum: rank" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_all_algorithms_and_a_second_look(tmp_path: Path) -> None:

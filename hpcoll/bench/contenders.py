@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hpcoll.bench.data import Case
+from hpcoll.bench.gloo import GlooGroup, gloo_in_place
 from hpcoll.bench.measure import Arrays, Contender, ratios
 from hpcoll.bench.options import BenchOptions
 from hpcoll.bench.results import Row, bandwidths
@@ -76,17 +77,21 @@ class Lineup:
         if not self.rivals:
             return row
         ratio, low, high = ratios(self.rivals[0], ours)
-        compiled = self.rivals[1]
-        return replace(
+        row = replace(
             row,
             versus=options.versus,
             versus_us=self.rivals[0].time_us,
             ratio=ratio,
             ratio_low=low,
             ratio_high=high,
-            compiled_versus_us=compiled.time_us,
-            compiled_ratio=ratios(compiled, ours)[0],
         )
+        for compiled in self.rivals[1:]:
+            row = replace(
+                row,
+                compiled_versus_us=compiled.time_us,
+                compiled_ratio=ratios(compiled, ours)[0],
+            )
+        return row
 
 
 class Contenders:
@@ -105,6 +110,29 @@ class Contenders:
     def __init__(self, comm: Any, native: Any, options: BenchOptions) -> None:
         self.comm, self.native, self.options = comm, native, options
         self._lowered = comm.native_collectives()
+        self._gloo: GlooGroup | None = None
+        if options.versus == "gloo":
+            self._gloo = GlooGroup(native, one_node=len(comm.topology.nodes) == 1)
+
+    def check(self, case: Case) -> None:
+        """Refuse what can't be measured; every rank must, before the first line-up.
+
+        Raises
+        ------
+        ConfigError
+            On all ranks.
+        """
+        if self._gloo is not None:
+            self._gloo.check(case, in_place=self.options.in_place)
+
+    def notes(self, case: Case) -> list[str]:
+        """Lines for the head of the table: how calls differ that are compared."""
+        return [] if self._gloo is None else self._gloo.notes(case.base, self.options.in_place)
+
+    def close(self) -> None:
+        """End what was opened for the rivals; collective."""
+        if self._gloo is not None:
+            self._gloo.close()
 
     def line_up(self, case: Case, algorithms: tuple[str, ...]) -> Lineup:
         """What is to be measured for a case; every rank must."""
@@ -122,11 +150,15 @@ class Contenders:
         return Entry(Contender(plan.algorithm, plan, arrays), caller)
 
     def _rivals(self, case: Case, arrays: Arrays) -> list[Contender]:
-        if self.options.versus != "mpi" or not _has_native(case):
+        options, gloo = self.options, self._gloo
+        if options.versus is None or (gloo is None and not _has_native(case)):
             return []
-        in_place = _native_in_place(case.base, self.options.in_place)
-        if in_place != self.options.in_place:
+        rule = _native_in_place if gloo is None else gloo_in_place
+        in_place = rule(case.base, options.in_place)
+        if in_place != options.in_place:
             arrays = Arrays.of(case, in_place=in_place)
+        if gloo is not None:
+            return [Contender("gloo", gloo.caller(case, arrays), arrays)]
         here = (case, arrays.source, arrays.target)
         native = mpi4py_caller(self.native, *here, in_place=in_place)
         compiled = CompiledCaller(self._lowered, *here, in_place=in_place)

@@ -39,8 +39,8 @@ class Line:
         Number of the file.
     kind : str
         ``"algorithm"``; ``"native"``, the library's own collective run as an
-        algorithm; ``"versus"``, called through mpi4py; ``"compiled"``, called by
-        compiled code.
+        algorithm; ``"versus"``, called through mpi4py, or gloo's; ``"compiled"``,
+        called by compiled code.
     points : tuple of Point
         By size.
     """
@@ -83,7 +83,8 @@ def lines_of(sources: Sequence[tuple[str, Results]], collective: str) -> list[Li
         for kind, suffix in (("versus", ""), ("compiled", ", compiled caller")):
             timed = [(r, t) for r in rows if (t := _versus(r, kind)) is not None]
             if timed:
-                name = f"native ({timed[0][0].versus or 'mpi'}{suffix})"
+                rival = timed[0][0].versus or "mpi"
+                name = rival if rival == "gloo" else f"native ({rival}{suffix})"
                 lines.append(
                     Line(
                         prefix + name, name, number, kind, _versus_points(timed, collective, ranks)

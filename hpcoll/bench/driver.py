@@ -16,7 +16,7 @@ import numpy as np
 
 from hpcoll.bench import launch, table
 from hpcoll.bench.contenders import Contenders
-from hpcoll.bench.data import make_case
+from hpcoll.bench.data import Case, make_case
 from hpcoll.bench.measure import BLOCKS, Meter
 from hpcoll.bench.options import BenchOptions
 from hpcoll.bench.results import Info, Results, Row, save_csv, save_json
@@ -105,6 +105,7 @@ class Bench:
         self.meet = NodeBarrier(self.native, one_node=one_node, crowded=crowded)
         self.meter = Meter(self.native, self.meet, options.iterations, options.warmup)
         self.contenders = Contenders(self.comm, self.native, options)
+        self.contenders.check(self._case(options.sizes[0]))
 
     def run(self) -> int:
         """Measure all sizes; return the exit status."""
@@ -125,6 +126,7 @@ class Bench:
         if chief:
             table.print_footer(rows, time.monotonic() - start)
             self._save(Results(info, tuple(rows)))
+        self.contenders.close()
         self.meet.close()
         self.native.Free()
         self.comm.close()
@@ -146,13 +148,15 @@ class Bench:
 
     def _measure(self, nbytes: int, algorithms: tuple[str, ...]) -> list[Row]:
         """Measure algorithms at one size, with what they are compared with between them."""
-        case = make_case(
+        lineup = self.contenders.line_up(self._case(nbytes), algorithms)
+        self.meter.run(lineup.contenders())
+        return lineup.rows(self.options, self.comm.transport)
+
+    def _case(self, nbytes: int) -> Case:
+        return make_case(
             self.options.collective, nbytes, self.size, self.rank, self.options.root, self.dtype,
             self.op,
         )  # fmt: skip
-        lineup = self.contenders.line_up(case, algorithms)
-        self.meter.run(lineup.contenders())
-        return lineup.rows(self.options, self.comm.transport)
 
     def _algorithms(self) -> tuple[str, ...]:
         """The algorithms to measure: for "all", every one that can serve."""
@@ -208,7 +212,8 @@ class Bench:
     def _notes(self) -> list[str]:
         calls = self.options.iterations
         how = f"{calls} calls" if calls else f"{BLOCKS} blocks of calls"
-        return [f"{how} an algorithm and size, interleaved; source rewritten before each call"]
+        first = f"{how} an algorithm and size, interleaved; source rewritten before each call"
+        return [first, *self.contenders.notes(self._case(self.options.sizes[0]))]
 
     def _save(self, results: Results) -> None:
         options = self.options

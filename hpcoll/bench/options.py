@@ -29,7 +29,8 @@ class BenchOptions:
     transport : str
         ``"auto"`` or a transport's name.
     versus : str or None
-        ``"mpi"`` to measure the library's own collective in the same run.
+        ``"mpi"`` to measure the library's own collective in the same run, ``"gloo"``
+        torch.distributed's.
     in_place : bool
         Whether the result overwrites the input.
     root : int

@@ -37,11 +37,12 @@ class Row:
     algbw_GBps, busbw_GBps : float
         Bandwidths as nccl-tests has them.
     versus : str or None
-        What ran interleaved: ``"mpi"``.
+        What ran interleaved: ``"mpi"`` or ``"gloo"``.
     versus_us, ratio : float or None
-        Its median, called through mpi4py, and that over ``time_us``.
+        Its median, called through mpi4py or torch.distributed, and that over
+        ``time_us``.
     compiled_versus_us, compiled_ratio : float or None
-        The same for a compiled caller.
+        The same for a compiled caller of MPI.
     call_us : float or None
         Median of the collective's call on the communicator, without a plan.
     warmup : int or None

@@ -24,11 +24,6 @@ _COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("min", "(us)", 10),
     ("p95", "(us)", 10),
 )
-_VERSUS_COLUMNS: tuple[tuple[str, str, int], ...] = (
-    ("mpi", "(us)", 10),
-    ("ratio", "", 7),
-    ("compiled", "ratio", 9),
-)
 _ABSENT = "N/A"
 
 
@@ -52,7 +47,7 @@ def print_header(
     info : Info
         Versions, ranks, processor, settings.
     versus : str, optional
-        ``"mpi"`` adds the columns of the comparison.
+        What is compared with; adds its columns.
     notes : sequence of str
         Further lines: how many calls, where the ranks are bound.
     file : text file, optional
@@ -73,7 +68,7 @@ def print_header(
     if versus:
         lines.append(f"ratio: time of {versus} / time; above 1 the algorithm is faster")
     lines.append("")
-    columns = _columns(versus)
+    columns = _COLUMNS + _versus_columns(versus)
     for place in (0, 1):
         names = "".join(f"{c[place]:>{c[2]}}" for c in columns[: len(_COLUMNS)])
         algorithm = f"  {'algorithm' if place == 0 else '':<38}"
@@ -101,12 +96,9 @@ def print_row(row: Row, *, versus: str | None = None, file: TextIO | None = None
     text = "".join(f"{c:>{w}}" for c, (_, _, w) in zip(cells, _COLUMNS, strict=True))
     text += f"  {row.algorithm:<38}"
     if versus:
-        more = [
-            significant(row.versus_us),
-            _ratio(row.ratio),
-            _ratio(row.compiled_ratio),
-        ]
-        text += "".join(f"{c:>{w}}" for c, (_, _, w) in zip(more, _VERSUS_COLUMNS, strict=True))
+        columns = _versus_columns(versus)
+        more = [significant(row.versus_us), _ratio(row.ratio), _ratio(row.compiled_ratio)]
+        text += "".join(f"{c:>{w}}" for c, (_, _, w) in zip(more, columns, strict=False))
     _write(text.rstrip(), file)
 
 
@@ -152,8 +144,11 @@ def _ratio(value: float | None) -> str:
     return _ABSENT if value is None else f"{value:.2f}"
 
 
-def _columns(versus: str | None) -> tuple[tuple[str, str, int], ...]:
-    return _COLUMNS + (_VERSUS_COLUMNS if versus else ())
+def _versus_columns(versus: str | None) -> tuple[tuple[str, str, int], ...]:
+    if versus is None:
+        return ()
+    compiled = (("compiled", "ratio", 9),) if versus == "mpi" else ()
+    return ((versus, "(us)", 10), ("ratio", "", 7), *compiled)
 
 
 def _pairs(settings: Mapping[str, Any]) -> str:

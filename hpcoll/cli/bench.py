@@ -68,8 +68,9 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--versus",
-    type=click.Choice(["mpi"]),
-    help="Measure the MPI library's own collective in the same run.",
+    type=click.Choice(["mpi", "gloo"]),
+    help="Measure the MPI library's own collective in the same run, or that of "
+    "torch.distributed over gloo (needs torch).",
 )
 @click.option("--in-place", is_flag=True, help="The result overwrites the input.")
 @click.option("--root", type=values.whole(0, values.MAX_RANKS), metavar="R", help="Root rank (0).")
@@ -128,6 +129,10 @@ def _options(given: dict[str, Any], explicit: set[str]) -> BenchOptions:
     sizes: tuple[int, ...] = (0,)
     if kind.name != "barrier":
         sizes = sizes_between(given["min_bytes"], given["max_bytes"], given["factor"], itemsize)
+    if given["versus"] == "gloo":
+        from hpcoll.bench.gloo import check_gloo
+
+        check_gloo(given["collective"], given["op"] if kind.reduces else None)
     _check_files(given)
     return BenchOptions(
         collective=given["collective"],

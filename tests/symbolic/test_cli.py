@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcoll.bench import driver
+from hpcoll.bench import driver, gloo
 from hpcoll.bench.options import BenchOptions
 from hpcoll.bench.results import Info, Results, Row, save_json
 from hpcoll.cli import cli, steps, values
@@ -338,6 +338,20 @@ def test_bench_status_and_transport_of_the_environment(monkeypatch, asked):
 def test_bench_refuses(asked, args, words):
     assert words in refused("bench", *args.split())
     assert not asked
+
+
+def test_bench_versus_gloo_needs_torch_and_what_gloo_has(monkeypatch, asked):
+    monkeypatch.setattr(gloo, "find_spec", lambda name: None)
+    line = refused("bench", "allreduce", "--versus", "gloo")
+    assert line == "hpcoll: error: --versus gloo needs torch: pip install torch"
+    monkeypatch.setattr(gloo, "find_spec", lambda name: object())
+    assert "gloo has no exscan" in refused("bench", "exscan", "--versus", "gloo")
+    assert "gloo has no gatherv" in refused("bench", "gatherv", "--versus", "gloo")
+    assert "gloo has no op lor" in refused("bench", "reduce", "--versus", "gloo", "--op", "lor")
+    assert not asked
+    run("bench", "alltoallv", "--versus", "gloo")
+    assert asked[0].versus == "gloo"
+    assert "torch" not in sys.modules
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,22 @@ def test_table_columns_line_up():
     assert "# wrong elements: 0" in lines
 
 
+def test_gloo_has_no_compiled_caller():
+    compared = row(versus="gloo", versus_us=20.0, ratio=2.0)
+    heading, cells = (
+        line.split()
+        for line in printed(
+            lambda f: table.print_header(INFO, versus="gloo", file=f),
+            lambda f: table.print_row(compared, versus="gloo", file=f),
+        )
+        if "algbw" in line or not line.startswith("#")
+    )
+    assert heading[-3:] == ["algorithm", "gloo", "ratio"]
+    assert cells[-3:] == ["allreduce/ring", "20.00", "2.00"]
+    (ring, rival) = curves.lines_of([("x", Results(INFO, (compared,)))], "allreduce")
+    assert (ring.label, rival.label, rival.kind) == ("ring", "gloo", "versus")
+
+
 def test_a_millisecond_is_shown_as_one():
     (line,) = printed(lambda f: table.print_row(row(time_us=1000.0), file=f))
     assert line.split()[5] == "1000.0"
