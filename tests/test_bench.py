@@ -18,7 +18,7 @@ from hpcoll.schedule.collectives import COLLECTIVES, VECTOR_FORMS
 FIELDS = {
     "collective", "bytes", "dtype", "op", "root", "in_place", "algorithm", "transport",
     "iterations", "time_us", "min_us", "p95_us", "algbw_GBps", "busbw_GBps", "wrong", "versus",
-    "versus_us", "ratio", "compiled_versus_us", "compiled_ratio", "call_us",
+    "versus_us", "ratio", "compiled_versus_us", "compiled_ratio", "call_us", "memory",
 }  # fmt: skip
 
 WRONG = """
@@ -82,15 +82,37 @@ def test_the_files_hold_what_was_measured(tmp_path: Path) -> None:
 
 
 def test_every_collective_is_right() -> None:
-    """All collectives and v-forms, in place too, in one job of three ranks."""
+    """All collectives and v-forms, in place and symmetric too, in one job of three ranks."""
     command, environment = launcher(3)
     done = subprocess.run(
         [*command, sys.executable, str(Path(__file__).parent / "ranks" / "bench_all.py")],
         env=environment, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    measured = 2 * len(COLLECTIVES) + len(VECTOR_FORMS) - 1
+    measured = 3 * len(COLLECTIVES) + len(VECTOR_FORMS) - 2
     assert done.stdout.count("wrong elements: 0") == measured
+
+
+def test_symmetric_measures_private_and_shared_arrays(tmp_path: Path) -> None:
+    file, plot = tmp_path / "s.json", tmp_path / "s.png"
+    done = bench(
+        "allreduce", "--ranks", "2", "--transport", "shm", "--symmetric", "--versus", "mpi",
+        "--min-bytes", "64K", "--max-bytes", "64K", *SMALL, "--algorithm", "ring", "--algorithm",
+        "recursive_doubling", "--json", str(file), "--plot", str(plot),
+    )  # fmt: skip
+    rows = json.loads(file.read_text())["rows"]
+    assert [(row["algorithm"].partition("/")[2], row["memory"]) for row in rows] == [
+        ("ring", "private"), ("ring", "shared"),
+        ("recursive_doubling", "private"), ("recursive_doubling", "shared"),
+    ]  # fmt: skip
+    assert len({row["versus_us"] for row in rows}) == 1, "all ran interleaved with one rival"
+    assert all(row["ratio"] == pytest.approx(row["versus_us"] / row["time_us"]) for row in rows)
+    assert "time of private / shared" in done.stdout
+    assert "wrong elements: 0" in done.stdout
+    done = bench("allreduce", "--ranks", "2", "--transport", "mpi", "--symmetric", status=2)
+    assert "--symmetric needs ranks that share memory" in done.stderr
+    assert "the transport is mpi: asked for by name" in done.stderr
+    assert not done.stdout
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="--versus gloo needs torch: not installed")

@@ -11,17 +11,33 @@ from hpcoll.bench.measure import Arrays, Contender, ratios
 from hpcoll.bench.options import BenchOptions
 from hpcoll.bench.results import Row, bandwidths
 from hpcoll.bench.versus import CompiledCaller, mpi4py_caller
+from hpcoll.errors import ConfigError, TransportUnavailable
 from hpcoll.kernels.dtypes import dtype_name
 from hpcoll.runtime.native import native_mpi_names, native_refuses
 from hpcoll.schedule.collectives import COLLECTIVES
 
+SYMMETRIC_NOTE = (
+    "memory: private arrays, and arrays on the ranks' shared heaps (Communicator.empty)"
+)
+
 
 @dataclass
 class Entry:
-    """An algorithm, run as a plan and, where it is alone, also called without one."""
+    """An algorithm, run as a plan and, where it is alone, also called without one.
+
+    Attributes
+    ----------
+    plan : Contender
+        Gives the times of the row.
+    caller : Contender or None
+        Gives its ``call_us``.
+    memory : str
+        As in the row.
+    """
 
     plan: Contender
     caller: Contender | None
+    memory: str
 
 
 @dataclass
@@ -73,6 +89,7 @@ class Lineup:
             wrong=ours.wrong + sum(c.wrong for c in [*self.rivals, *([caller] if caller else [])]),
             call_us=caller.time_us if caller else None,
             warmup=ours.warmups,
+            memory=entry.memory,
         )
         if not self.rivals:
             return row
@@ -122,12 +139,20 @@ class Contenders:
         ConfigError
             On all ranks.
         """
+        if self.options.symmetric and self.comm.transport != "shm":
+            route = self.comm.explain("allreduce", nbytes=8).transport
+            raise ConfigError(
+                f"--symmetric needs ranks that share memory, and the transport is {route}"
+            )
         if self._gloo is not None:
             self._gloo.check(case, in_place=self.options.in_place)
 
     def notes(self, case: Case) -> list[str]:
         """Lines for the head of the table: how calls differ that are compared."""
-        return [] if self._gloo is None else self._gloo.notes(case.base, self.options.in_place)
+        notes = [SYMMETRIC_NOTE] if self.options.symmetric else []
+        if self._gloo is not None:
+            notes += self._gloo.notes(case.base, self.options.in_place)
+        return notes
 
     def close(self) -> None:
         """End what was opened for the rivals; collective."""
@@ -136,18 +161,38 @@ class Contenders:
 
     def line_up(self, case: Case, algorithms: tuple[str, ...]) -> Lineup:
         """What is to be measured for a case; every rank must."""
-        arrays = Arrays.of(case, in_place=self.options.in_place)
-        alone = len(algorithms) == 1
-        entries = [self._entry(case, arrays, name, called=alone) for name in algorithms]
-        return Lineup(case, entries, self._rivals(case, arrays))
+        private = Arrays.of(case, in_place=self.options.in_place)
+        memories = {"private": private}
+        if self.options.symmetric:
+            memories["shared"] = self._shared(case)
+        entries = []
+        for name in algorithms:
+            for memory, arrays in memories.items():
+                plan = self._plan(case, arrays, name)
+                caller = None
+                if len(algorithms) == 1:
+                    caller = Contender("call", self._caller(case, arrays, plan.name), arrays)
+                entries.append(Entry(plan, caller, memory))
+        return Lineup(case, entries, self._rivals(case, private))
 
-    def _entry(self, case: Case, arrays: Arrays, algorithm: str, *, called: bool) -> Entry:
+    def _shared(self, case: Case) -> Arrays:
+        """Arrays on the shared heaps; if one rank has no room for them, raise on all."""
+        arrays: Arrays | None = None
+        reason = None
+        try:
+            arrays = Arrays.of(case, in_place=self.options.in_place, empty=self.comm.empty)
+        except TransportUnavailable as error:
+            reason = str(error)
+        told = enumerate(self.native.allgather(reason))
+        failed = next((f"rank {rank}: {text}" for rank, text in told if text), None)
+        if arrays is None or failed:
+            raise TransportUnavailable(f"--symmetric: {failed}")
+        return arrays
+
+    def _plan(self, case: Case, arrays: Arrays, algorithm: str) -> Contender:
         x, out, options = self._arguments(case, arrays)
         plan = self.comm.plan(case.name, x, out, algorithm=algorithm, **options)
-        caller = None
-        if called:
-            caller = Contender("call", self._caller(case, arrays, plan.algorithm), arrays)
-        return Entry(Contender(plan.algorithm, plan, arrays), caller)
+        return Contender(plan.algorithm, plan, arrays)
 
     def _rivals(self, case: Case, arrays: Arrays) -> list[Contender]:
         options, gloo = self.options, self._gloo

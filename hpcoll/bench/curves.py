@@ -139,7 +139,7 @@ def _between(a: float, b: float, part: float) -> float:
 
 
 def _what_differs(rows: Sequence[Row]) -> list[str]:
-    names = ("transport", "dtype", "op", "in_place", "root")
+    names = ("transport", "dtype", "op", "in_place", "root", "memory")
     return [n for n in names if _varies(rows, n)]
 
 

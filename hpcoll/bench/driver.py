@@ -113,13 +113,14 @@ class Bench:
         info = self._info()
         start = time.monotonic()
         if chief:
-            table.print_header(info, versus=options.versus, notes=self._notes())
+            table.print_header(
+                info, versus=options.versus, symmetric=options.symmetric, notes=self._notes()
+            )
         rows: list[Row] = []
         for nbytes in options.sizes:
             for row in self._measure(nbytes, self.algorithms):
                 rows.append(row)
-                if chief:
-                    table.print_row(row, versus=options.versus)
+                self._print(row)
         if options.algorithms == ("all",) and len(self.algorithms) > 1:
             rows += self._confirm(rows)
         wrong = sum(row.wrong for row in rows)
@@ -142,9 +143,12 @@ class Bench:
             best = min((r for r in rows if r.bytes == nbytes), key=lambda r: r.time_us)
             for row in self._measure(nbytes, (best.algorithm,)):
                 confirmed.append(replace(row, confirms=True))
-                if self.rank == 0:
-                    table.print_row(row, versus=self.options.versus)
+                self._print(row)
         return confirmed
+
+    def _print(self, row: Row) -> None:
+        if self.rank == 0:
+            table.print_row(row, versus=self.options.versus, symmetric=self.options.symmetric)
 
     def _measure(self, nbytes: int, algorithms: tuple[str, ...]) -> list[Row]:
         """Measure algorithms at one size, with what they are compared with between them."""

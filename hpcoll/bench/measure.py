@@ -25,6 +25,9 @@ WARMUP_S = 2.0
 MOST_CALLS = 400
 FEWEST_CALLS = 3
 
+Empty = Callable[[int, np.dtype[Any]], Array]
+"""Makes an array of so many elements, like ``numpy.empty``."""
+
 
 @dataclass
 class Arrays:
@@ -47,8 +50,8 @@ class Arrays:
     room: Array
 
     @classmethod
-    def of(cls, case: Case, *, in_place: bool) -> Arrays:
-        """Arrays for a case."""
+    def of(cls, case: Case, *, in_place: bool, empty: Empty = np.empty) -> Arrays:
+        """Arrays for a case; `empty` makes those that calls read and write."""
         inputs = [case.input(case.rank, v) for v in range(VARIANTS)]
         expected = [case.expected(v) for v in range(VARIANTS)]
         count, out = case.count, case.output_count()
@@ -56,9 +59,9 @@ class Arrays:
             inputs = [np.empty(0, case.dtype)] * VARIANTS
             count = 0
         if not in_place:
-            room = np.zeros(out + GUARD, case.dtype)
-            return cls(np.empty(count, case.dtype), room[:out], inputs, expected, room)
-        room = np.zeros(max(count, out) + GUARD, case.dtype)
+            room = empty(out + GUARD, case.dtype)
+            return cls(empty(count, case.dtype), room[:out], inputs, expected, room)
+        room = empty(max(count, out) + GUARD, case.dtype)
         start = 0
         if case.base in ("allgather", "gather", "reduce_scatter", "scatter"):
             start = sum(case.rows[: case.rank])

@@ -33,6 +33,8 @@ class BenchOptions:
         torch.distributed's.
     in_place : bool
         Whether the result overwrites the input.
+    symmetric : bool
+        Whether each algorithm is also measured on arrays of the ranks' shared heaps.
     root : int
         The root of rooted collectives, else 0.
     iterations, warmup : int or None
@@ -52,6 +54,7 @@ class BenchOptions:
     transport: str = "auto"
     versus: str | None = None
     in_place: bool = False
+    symmetric: bool = False
     root: int = 0
     iterations: int | None = None
     warmup: int | None = None

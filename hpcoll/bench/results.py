@@ -51,6 +51,9 @@ class Row:
         Quartiles of the ratio, taken block by block.
     confirms : bool
         Whether this repeats the measurement of the fastest algorithm.
+    memory : str
+        Where the arrays of the call were: ``"private"``, or ``"shared"`` on the ranks'
+        shared heaps.
     """
 
     collective: str
@@ -78,6 +81,7 @@ class Row:
     ratio_low: float | None = None
     ratio_high: float | None = None
     confirms: bool = False
+    memory: str = "private"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ _COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("min", "(us)", 10),
     ("p95", "(us)", 10),
 )
+_MEMORY_COLUMN = ("memory", "", 9)
 _ABSENT = "N/A"
 
 
@@ -37,6 +38,7 @@ def print_header(
     info: Info,
     *,
     versus: str | None = None,
+    symmetric: bool = False,
     notes: Sequence[str] = (),
     file: TextIO | None = None,
 ) -> None:
@@ -48,6 +50,8 @@ def print_header(
         Versions, ranks, processor, settings.
     versus : str, optional
         What is compared with; adds its columns.
+    symmetric : bool
+        Adds the column of the arrays' memory.
     notes : sequence of str
         Further lines: how many calls, where the ranks are bound.
     file : text file, optional
@@ -68,7 +72,7 @@ def print_header(
     if versus:
         lines.append(f"ratio: time of {versus} / time; above 1 the algorithm is faster")
     lines.append("")
-    columns = _COLUMNS + _versus_columns(versus)
+    columns = _COLUMNS + _further_columns(versus, symmetric)
     for place in (0, 1):
         names = "".join(f"{c[place]:>{c[2]}}" for c in columns[: len(_COLUMNS)])
         algorithm = f"  {'algorithm' if place == 0 else '':<38}"
@@ -78,8 +82,10 @@ def print_header(
     _write("\n".join(f"# {line}".rstrip() for line in lines), file)
 
 
-def print_row(row: Row, *, versus: str | None = None, file: TextIO | None = None) -> None:
-    """Print one row; with `versus`, also the columns of the comparison."""
+def print_row(
+    row: Row, *, versus: str | None = None, symmetric: bool = False, file: TextIO | None = None
+) -> None:
+    """Print one row, with the columns that `print_header` has for the same options."""
     cells = [
         str(row.bytes),
         str(row.bytes // itemsize(row.dtype)),
@@ -95,10 +101,11 @@ def print_row(row: Row, *, versus: str | None = None, file: TextIO | None = None
     ]
     text = "".join(f"{c:>{w}}" for c, (_, _, w) in zip(cells, _COLUMNS, strict=True))
     text += f"  {row.algorithm:<38}"
+    more = [row.memory] if symmetric else []
     if versus:
-        columns = _versus_columns(versus)
-        more = [significant(row.versus_us), _ratio(row.ratio), _ratio(row.compiled_ratio)]
-        text += "".join(f"{c:>{w}}" for c, (_, _, w) in zip(more, columns, strict=False))
+        more += [significant(row.versus_us), _ratio(row.ratio), _ratio(row.compiled_ratio)]
+    columns = _further_columns(versus, symmetric)
+    text += "".join(f"{c:>{w}}" for c, (_, _, w) in zip(more, columns, strict=False))
     _write(text.rstrip(), file)
 
 
@@ -113,6 +120,7 @@ def print_footer(
     for label, values in (
         ("ratio", [r.ratio for r in rows if r.ratio]),
         ("compiled ratio", [r.compiled_ratio for r in rows if r.compiled_ratio]),
+        ("time of private / shared", _of_memories(rows)),
     ):
         if values:
             middle = math.exp(sum(math.log(v) for v in values) / len(values))
@@ -140,15 +148,25 @@ def significant(value: float | None) -> str:
     return f"{value:.2f}" if value >= 10 else f"{value:.3f}" if value >= 0.1 else f"{value:.4f}"
 
 
+def _of_memories(rows: Sequence[Row]) -> list[float]:
+    """For each pair of rows that differ in memory only, how the times compare."""
+    times: dict[tuple[str, int, bool], dict[str, float]] = {}
+    for r in rows:
+        times.setdefault((r.algorithm, r.bytes, r.confirms), {})[r.memory] = r.time_us
+    return [t["private"] / t["shared"] for t in times.values() if len(t) == 2 and t["shared"] > 0]
+
+
 def _ratio(value: float | None) -> str:
     return _ABSENT if value is None else f"{value:.2f}"
 
 
-def _versus_columns(versus: str | None) -> tuple[tuple[str, str, int], ...]:
+def _further_columns(versus: str | None, symmetric: bool) -> tuple[tuple[str, str, int], ...]:
+    """Those after the algorithm; a compiled caller there is of MPI only."""
+    memory = (_MEMORY_COLUMN,) if symmetric else ()
     if versus is None:
-        return ()
+        return memory
     compiled = (("compiled", "ratio", 9),) if versus == "mpi" else ()
-    return ((versus, "(us)", 10), ("ratio", "", 7), *compiled)
+    return (*memory, (versus, "(us)", 10), ("ratio", "", 7), *compiled)
 
 
 def _pairs(settings: Mapping[str, Any]) -> str:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @click.command(
     short_help="Measure algorithms on MPI ranks.",
     epilog="Example: hpcoll bench allreduce --ranks 4 --algorithm all --versus mpi "
-    "--json out.json --plot out.png",
+    "--json out.json --plot out.png, or "
+    "hpcoll bench allreduce --symmetric --versus gloo",
 )
 @click.argument("collective")
 @click.option(
@@ -71,6 +72,12 @@ if TYPE_CHECKING:
     type=click.Choice(["mpi", "gloo"]),
     help="Measure the MPI library's own collective in the same run, or that of "
     "torch.distributed over gloo (needs torch).",
+)
+@click.option(
+    "--symmetric",
+    is_flag=True,
+    help="Measure each algorithm also on arrays that the other ranks read without a copy, "
+    "those of Communicator.empty; needs shared memory.",
 )
 @click.option("--in-place", is_flag=True, help="The result overwrites the input.")
 @click.option("--root", type=values.whole(0, values.MAX_RANKS), metavar="R", help="Root rank (0).")
@@ -129,6 +136,8 @@ def _options(given: dict[str, Any], explicit: set[str]) -> BenchOptions:
     sizes: tuple[int, ...] = (0,)
     if kind.name != "barrier":
         sizes = sizes_between(given["min_bytes"], given["max_bytes"], given["factor"], itemsize)
+    if given["symmetric"] and kind.name == "barrier":
+        raise ConfigError("--symmetric: barrier has no arrays")
     if given["versus"] == "gloo":
         from hpcoll.bench.gloo import check_gloo
 
@@ -144,6 +153,7 @@ def _options(given: dict[str, Any], explicit: set[str]) -> BenchOptions:
         transport=_transport(given["transport"] or settings.transport),
         versus=given["versus"],
         in_place=given["in_place"],
+        symmetric=given["symmetric"],
         root=root,
         iterations=given["iterations"],
         warmup=given["warmup"],

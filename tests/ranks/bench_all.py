@@ -11,7 +11,7 @@ DTYPES = ("float32", "float16", "bfloat16", "int8", "complex64", "bool")
 status = 0
 for i, name in enumerate([*COLLECTIVES, *VECTOR_FORMS]):
     base = COLLECTIVES[VECTOR_FORMS.get(name, name)]
-    for in_place in (False, True):
+    for in_place, symmetric in ((False, False), (True, False), (True, True)):
         if in_place and (name == "barrier" or name in VECTOR_FORMS):
             continue
         options = BenchOptions(
@@ -20,7 +20,9 @@ for i, name in enumerate([*COLLECTIVES, *VECTOR_FORMS]):
             dtype=DTYPES[i % len(DTYPES)],
             op="sum" if base.reduces else "none",
             versus="mpi",
+            transport="shm" if symmetric else "auto",
             in_place=in_place,
+            symmetric=symmetric,
             root=1 if base.rooted else 0,
             iterations=4,
             warmup=1,

@@ -269,7 +269,7 @@ def test_bench_options(asked, tmp_path):
         *("bench", "broadcast", "--ranks", 4, "--min-bytes", 0, "--max-bytes", "1.5K"),
         *("--factor", 16, "--dtype", "float64", "--algorithm", "binomial", "--algorithm", "native"),
         *("--transport", "mpi", "--versus", "mpi", "--in-place", "--root", 3, "--iters", 5),
-        *("--warmup", 0, *files),
+        *("--warmup", 0, "--symmetric", *files),
     )
     assert asked == [
         BenchOptions(
@@ -282,6 +282,7 @@ def test_bench_options(asked, tmp_path):
             transport="mpi",
             versus="mpi",
             in_place=True,
+            symmetric=True,
             root=3,
             iterations=5,
             warmup=0,
@@ -329,6 +330,7 @@ def test_bench_status_and_transport_of_the_environment(monkeypatch, asked):
         ("broadcast --ranks 2 --root 2", "ranks 0 to 1"),
         ("allreduce --transport mpj", "did you mean mpi?"),
         ("allreduce --versus nccl", "'nccl'"),
+        ("barrier --symmetric", "barrier has no arrays"),
         ("allreduce --json no/such/a.json", "no folder"),
         ("allreduce --plot a.gif", "must end in .png"),
         ("allreduce --plot a.png --json a.png", "different files"),

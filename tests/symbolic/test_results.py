@@ -80,6 +80,19 @@ def test_json_is_read_as_written(tmp_path):
     assert {"algbw_GBps", "busbw_GBps", "compiled_ratio", "call_us"} <= set(content["rows"][0])
 
 
+def pair(**other):
+    return row(memory="private", **other), row(time_us=4.0, memory="shared", **other)
+
+
+def test_memory_is_in_the_files(tmp_path):
+    results = Results(INFO, pair())
+    save_json(results, tmp_path / "a.json")
+    assert load_json(tmp_path / "a.json") == results
+    save_csv(results, tmp_path / "a.csv")
+    with open(tmp_path / "a.csv", newline="") as file:
+        assert [r["memory"] for r in csv.DictReader(file)] == ["private", "shared"]
+
+
 def test_json_with_further_keys_and_without_optional_ones(tmp_path):
     content = {
         "hpcoll": "1", "mpi": "m", "ranks": 4, "nodes": 1, "cpu": "c", "settings": {},
@@ -94,6 +107,7 @@ def test_json_with_further_keys_and_without_optional_ones(tmp_path):
     found = load_json(path).rows[0]
     assert found.time_us == 2.0
     assert found.versus is None
+    assert found.memory == "private"
 
 
 @pytest.mark.parametrize(
@@ -189,6 +203,23 @@ def test_table_columns_line_up():
     assert any("4 ranks on 1 node, some processor, load 0.50" in line for line in lines)
     assert "# 5 warm-up calls" in lines
     assert "# wrong elements: 0" in lines
+
+
+def test_memory_has_a_column_and_a_line_of_its_own():
+    rows = pair(versus="gloo", versus_us=20.0, ratio=2.0)
+    lines = printed(
+        lambda f: table.print_header(INFO, versus="gloo", symmetric=True, file=f),
+        *(lambda f, r=r: table.print_row(r, versus="gloo", symmetric=True, file=f) for r in rows),
+        lambda f: table.print_footer(rows, file=f),
+    )
+    (heading,) = (line for line in lines if "algbw" in line)
+    end = heading.index("memory") + len("memory")
+    found = [line for line in lines if not line.startswith("#")]
+    assert heading.split()[-4:] == ["algorithm", "memory", "gloo", "ratio"]
+    assert [line[:end].split()[-1] for line in found] == ["private", "shared"]
+    assert any("time of private / shared: at least 1 in 1 of 1 rows" in line for line in lines)
+    drawn = curves.lines_of([("x", Results(INFO, rows))], "allreduce")
+    assert [line.label for line in drawn] == ["ring, private", "ring, shared", "gloo"]
 
 
 def test_gloo_has_no_compiled_caller():
