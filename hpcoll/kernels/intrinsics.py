@@ -153,7 +153,12 @@ def stores_done(typingctx: Any) -> Any:
     """stores_done(): what was stored before, streams too, is seen before what comes next."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.fence("seq_cst")
+        if platform.machine().lower() in ("x86_64", "amd64", "i686"):
+            void = ir.FunctionType(ir.VoidType(), [])
+            function = cgutils.get_or_insert_function(builder.module, void, "llvm.x86.sse.sfence")
+            builder.call(function, [])
+        else:
+            builder.fence("seq_cst")
         return context.get_dummy_value()
 
     return types.void(), codegen

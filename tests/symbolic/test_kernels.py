@@ -17,6 +17,7 @@ from numba import cfunc, njit, types
 from hpcoll.errors import BufferMismatch, ConfigError
 from hpcoll.kernels import compile as compiling_module
 from hpcoll.kernels import cpu, intrinsics, reference
+from hpcoll.kernels.copies import stream
 from hpcoll.kernels.dtypes import DTYPES, check_supported, identity
 from hpcoll.schedule.ops import BUILTIN, make_op
 
@@ -374,6 +375,17 @@ def test_another_process_finds_the_kernel_in_the_cache(tmp_path):
     """
     output = [python(code, NUMBA_CACHE_DIR=str(tmp_path)).communicate()[0] for _ in range(2)]
     assert output == ["0 0\n", "1 1\n"]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 300), st.integers(0, 70), st.integers(0, 70))
+def test_streams_copy_every_byte_and_no_other(nbytes, source_at, target_at):
+    source = np.random.default_rng([nbytes, source_at]).integers(1, 255, 500, np.uint8)
+    target = np.zeros(500, np.uint8)
+    stream(target.ctypes.data + target_at, source.ctypes.data + source_at, nbytes)
+    want = np.zeros(500, np.uint8)
+    want[target_at : target_at + nbytes] = source[source_at : source_at + nbytes]
+    assert (target == want).all()
 
 
 def test_one_process_compiles_while_others_wait(tmp_path):
