@@ -161,7 +161,8 @@ def _style(line: Line, colours: dict[str, int]) -> dict[str, Any]:
     if line.kind == "versus":
         return {**base, "color": style.GREY, "marker": "+", "markersize": 8}
     if line.kind == "native":
-        return {**base, "color": style.INK, "marker": "x", "markersize": 5.5}
+        marker = "X" if line.name.endswith(", shared") else "x"
+        return {**base, "color": style.INK, "marker": marker, "markersize": 5.5}
     i = colours[line.name]
     return {**base, "color": style.colour(i), "marker": style.marker(i)}
 
