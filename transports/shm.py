@@ -64,6 +64,7 @@ class ShmChannel(MpiChannel):
         rank, size = comm.Get_rank(), comm.Get_size()
         self._files: list[SharedFile] = []
         self._presence: Presence | None = None
+        self._open = False
         self._pids = np.zeros(size, np.int64)
         sweep()
         try:
@@ -71,6 +72,7 @@ class ShmChannel(MpiChannel):
         except BaseException:
             self.close()
             raise
+        self._open = True
         self.segment_bases = np.array([f.address for f in self._files], np.int64)
         table = self.table
         table[words.RANK] = rank
@@ -176,6 +178,10 @@ class ShmChannel(MpiChannel):
 
     def close(self) -> None:
         """Free the segments and the duplicate; collective."""
+        if self._open:
+            # A rank that has let go of its lock looks dead to those who still wait for it.
+            self.comm.Barrier()
+            self._open = False
         for file in self._files:
             file.close()
         self._files = []
