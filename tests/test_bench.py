@@ -81,14 +81,20 @@ def test_the_files_hold_what_was_measured(tmp_path: Path) -> None:
     assert "wrong elements: 0" in done.stdout
 
 
-def test_every_collective_is_right() -> None:
-    """All collectives and v-forms, in place and symmetric too, in one job of three ranks."""
+def on_three_ranks(script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script of tests/ranks, which must end with 0."""
     command, environment = launcher(3)
     done = subprocess.run(
-        [*command, sys.executable, str(Path(__file__).parent / "ranks" / "bench_all.py")],
+        [*command, sys.executable, str(Path(__file__).parent / "ranks" / script)],
         env=environment, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def test_every_collective_is_right() -> None:
+    """All collectives and v-forms, in place and symmetric too, in one job of three ranks."""
+    done = on_three_ranks("bench_all.py")
     measured = 3 * len(COLLECTIVES) + len(VECTOR_FORMS) - 2
     assert done.stdout.count("wrong elements: 0") == measured
 
@@ -118,12 +124,7 @@ def test_symmetric_measures_private_and_shared_arrays(tmp_path: Path) -> None:
 @pytest.mark.skipif(find_spec("torch") is None, reason="--versus gloo needs torch: not installed")
 def test_every_collective_of_gloo_is_right() -> None:
     """What gloo has, in place too, in one job of three ranks."""
-    command, environment = launcher(3)
-    done = subprocess.run(
-        [*command, sys.executable, str(Path(__file__).parent / "ranks" / "bench_gloo.py")],
-        env=environment, capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = on_three_ranks("bench_gloo.py")
     assert done.stdout.count("wrong elements: 0") == 2 * len(GLOO) - 2
     assert "Warning" not in done.stderr
 

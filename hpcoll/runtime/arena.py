@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-LINE_NBYTES = 64
+from hpcoll.runtime.layout import CACHE_LINE_NBYTES
+
 PAGE_NBYTES = 4096
 
 
@@ -26,7 +27,7 @@ class Arena:
 
     def take(self, nbytes: int) -> int | None:
         """Take a part; return where it begins, or None if none is large enough."""
-        unit = LINE_NBYTES if nbytes < PAGE_NBYTES else PAGE_NBYTES
+        unit = CACHE_LINE_NBYTES if nbytes < PAGE_NBYTES else PAGE_NBYTES
         size = -(-max(nbytes, 1) // unit) * unit
         for i, (begin, end) in enumerate(self._free):
             at = -(-begin // unit) * unit

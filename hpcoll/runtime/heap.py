@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -60,10 +61,7 @@ class Heap:
         TransportUnavailable
             If shared memory has no room for it.
         """
-        count = 1
-        for n in shape:
-            count *= n
-        nbytes = count * dtype.itemsize
+        nbytes = prod(shape) * dtype.itemsize
         if nbytes == 0:
             return np.empty(shape, dtype)
         with self._lock:

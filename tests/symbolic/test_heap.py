@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcoll.errors import ConfigError, TransportUnavailable
-from hpcoll.runtime.arena import LINE_NBYTES, PAGE_NBYTES, Arena
+from hpcoll.runtime.arena import PAGE_NBYTES, Arena
 from hpcoll.runtime.heap import Heap, new_array
+from hpcoll.runtime.layout import CACHE_LINE_NBYTES
 from hpcoll.runtime.shared_file import FOLDER, SharedFile
 
 NBYTES = 64 * PAGE_NBYTES
@@ -34,7 +35,7 @@ def test_parts_of_an_arena_never_overlap_and_all_come_back(steps):
                 continue
             assert at >= PAGE_NBYTES
             assert at + n <= NBYTES
-            assert at % (PAGE_NBYTES if n >= PAGE_NBYTES else LINE_NBYTES) == 0
+            assert at % (PAGE_NBYTES if n >= PAGE_NBYTES else CACHE_LINE_NBYTES) == 0
             assert all(at + n <= a or a + m <= at for a, m in taken.items())
             taken[at] = max(n, 1)
         elif taken:
