@@ -15,19 +15,13 @@ from typing import Any
 import numpy as np
 
 from hpcoll.errors import HpcollError, TransportUnavailable
-from hpcoll.runtime import segments, shared_engine, words
+from hpcoll.runtime import segments, words
 from hpcoll.runtime.heap import Group, Heap, groups, heap_nbytes
 from hpcoll.runtime.presence import Presence
 from hpcoll.runtime.run import aligned
+from hpcoll.runtime.shared_combine import BOUNCE_NBYTES
 from hpcoll.runtime.shared_file import FOLDER, SharedFile, sweep
 from hpcoll.transports.mpi import MpiChannel
-
-STREAM_FROM_NBYTES = 2048
-"""From this size on, what others will read is stored past the caches.
-
-Storing to lines that another core has read waits for their invalidation: measured on two
-cores of Zen 4, 2 to 10 GB/s against 10 for a stream, whose reader is no slower.
-"""
 
 
 def unavailable() -> str | None:
@@ -87,9 +81,8 @@ class ShmChannel(MpiChannel):
         table[words.SLEEPERS] = self.segment_bases[0] + segments.SLEEPERS_AT
         table[words.PAUSES] = 50 if oversubscribed else 2000
         table[words.SHARED_YIELDS] = 20
-        self._bounce = aligned(shared_engine.BOUNCE_NBYTES)
+        self._bounce = aligned(BOUNCE_NBYTES)
         table[words.BOUNCE] = self._bounce.ctypes.data
-        table[words.STREAM_FROM] = STREAM_FROM_NBYTES
 
     def _attach(self, rank: int) -> None:
         """Make this rank's segment, map those of the others, and remove its name."""
@@ -161,7 +154,7 @@ class ShmChannel(MpiChannel):
         gone = self._presence.gone(range(len(self._pids))) if self._presence else []
         return sorted({*super().dead_peers(), *gone})
 
-    def reserve_segment(self, lines: int, slots_nbytes: int) -> None:
+    def reserve_segment(self, lines: int, *, blocks: bool) -> None:
         """Make sure that this rank's segment has room for a recipe.
 
         Raises
@@ -174,7 +167,7 @@ class ShmChannel(MpiChannel):
                 f"the schedule publishes {lines} values on a rank, and shared memory has room for "
                 f"{segments.LINES}: use fewer segments, or HPCOLL_TRANSPORT=mpi"
             )
-        self.segment.reserve(lines, slots_nbytes)
+        self.segment.reserve(lines, blocks=blocks)
 
     def close(self) -> None:
         """Free the segments and the duplicate; collective."""

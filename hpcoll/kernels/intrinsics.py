@@ -165,6 +165,29 @@ def stores_done(typingctx: Any) -> Any:
 
 
 @_intrinsic
+def fence(typingctx: Any) -> Any:
+    """fence(): all stores before it are seen before anything after it begins."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@_intrinsic
+def cycles(typingctx: Any) -> Any:
+    """cycles() -> int64: the processor's counter, for short times on one core."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.FunctionType(I64, [])
+        name = "llvm.readcyclecounter"
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [])
+
+    return types.int64(), codegen
+
+
+@_intrinsic
 def now_ns(typingctx: Any) -> Any:
     """now_ns() -> int64: the monotonic clock, which all processes of a node share."""
 

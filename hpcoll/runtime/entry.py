@@ -11,13 +11,13 @@ from hpcoll.runtime.lowering import lower
 from hpcoll.runtime.publications import Draft, draft
 from hpcoll.runtime.recipe import Recipe
 from hpcoll.runtime.run import Run
+from hpcoll.runtime.segments import PAYLOAD_NBYTES
 from hpcoll.runtime.session import Session
 from hpcoll.runtime.shared_recipe import (
     SharedRecipe,
     Told,
     assemble,
     largest_chunk,
-    slots_nbytes,
     tell,
 )
 from hpcoll.runtime.shared_run import SharedRun
@@ -109,8 +109,8 @@ class Entry:
         """What the other ranks must know before this rank can run over shared memory."""
         try:
             self._first = self._draft(False)
-            nbytes = slots_nbytes(self._first.slots, self._layout)
-            self._session.channel.reserve_segment(self._first.lines, nbytes)
+            blocks = largest_chunk(self._layout) > PAYLOAD_NBYTES
+            self._session.channel.reserve_segment(self._first.lines, blocks=blocks)
             return tell(self._first)
         except (HpcollError, MemoryError) as error:
             return {"failure": str(error)}

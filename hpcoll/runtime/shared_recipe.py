@@ -17,11 +17,15 @@ from hpcoll.runtime import publications, segments
 from hpcoll.runtime.layout import Layout, PairLayout
 from hpcoll.runtime.publications import Draft, Message, Publication, Row, final_base
 from hpcoll.runtime.recipe import DST
+from hpcoll.runtime.ways import STREAM_OWN, STREAM_SHARED
 from hpcoll.schedule.collectives import COLLECTIVES
 from hpcoll.schedule.problem import Problem
 
 OP, NSRC, NDST, FIRST, NBYTES, ROW_SKEW, LINE, EXTRA = range(8)
-"""Columns of a row; EXTRA is the divisor, or whether the line tells where its value lies."""
+"""Columns of a row; EXTRA is the divisor, or options of a row that copies or folds."""
+
+TELLS = 4
+"""The line tells where the value lies; other options of a row are the ways allowed to it."""
 
 COMBINE, DIVIDE, WHOLE, CHECK = publications.COMBINE, publications.DIVIDE, publications.WHOLE, 3
 """Kinds of rows; CHECK waits until the lines and slots of a tick may be used again."""
@@ -30,17 +34,24 @@ BASE, OFFSET, PIECE_STRIDE, DEPTH_STRIDE, WAIT_LINE, PEER, OPTIONS, READERS = ra
 """Columns of an operand. One that is staged for others has in WAIT_LINE and PEER the offset
 and the base of the array where they may read it instead, and in READERS their number."""
 
-RESOLVE, PUSHED, STAGE, PUSH = 1, 2, 4, 8
+RESOLVE, PUSHED, STAGE, PUSH, SLOT = 1, 2, 4, 8, 16
 """Options of an operand: the line tells where it lies; its maker may have stored it in
 this rank's output; the slot is needed only if some reader can't be served otherwise;
-it is stored in another rank's output."""
+it is stored in another rank's output; it lies in a slot."""
 
 SEGMENT_BASE = 3
 """Bases are input, output, scratch, and from here on the ranks' segments."""
 
-PIECE_NBYTES = 128 << 10
-"""Longer chunks are cut into pieces of up to this size, which follow each other through
-the rows."""
+WAYS_FROM_NBYTES = 2048
+"""Smaller values are stored in one way only."""
+
+STREAM_OUTPUT_FROM_NBYTES = 4 << 20
+"""Smaller outputs are left in the caches for those who use them next."""
+
+PIECES = 4
+LEAST_PIECE_NBYTES, MOST_PIECE_NBYTES = 16 << 10, 128 << 10
+"""Longer chunks are cut into at least so many pieces of these sizes, which follow each
+other through the rows: so one rank reads what another one still writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +70,8 @@ class SharedRecipe:
         Private scratch memory.
     pieces, piece_nbytes, skew : int
         How each chunk is cut, and how many pieces the first rows are ahead.
+    block_nbytes : int
+        All slots of a piece, on the rank that has most.
     hears_all : bool
         Whether a rank that has run it knows that all others had begun it.
     offers_memory : bool
@@ -75,6 +88,7 @@ class SharedRecipe:
     pieces: int
     piece_nbytes: int
     skew: int
+    block_nbytes: int
     hears_all: bool
     offers_memory: bool
     input_copied: bool
@@ -228,7 +242,8 @@ def assemble(
     largest = largest_chunk(layout)
     inline = largest <= segments.PAYLOAD_NBYTES
     piece, pieces = cut(largest, slots, inline)
-    table = _Table(draft, told, p.rank, inline, piece)
+    large = layout.dst_nbytes >= STREAM_OUTPUT_FROM_NBYTES
+    table = _Table(draft, told, p.rank, inline, piece, large)
     skew = 1 if pieces > 1 else 0
     whole = [i for i, r in enumerate(draft.rows) if r.kind == WHOLE]
     initial = [i for i, r in enumerate(draft.rows) if r.initial]
@@ -251,6 +266,7 @@ def assemble(
         pieces,
         piece,
         skew,
+        0 if inline else slots * piece,
         hears_all(p, layout),
         offers_memory,
         draft.input_copied,
@@ -262,25 +278,24 @@ def cut(largest: int, slots: int, inline: bool) -> tuple[int, int]:
     line = segments.LINE_NBYTES
     if inline or not slots:
         return max(largest, 1), 1
-    limit = min(PIECE_NBYTES, segments.SLOTS_NBYTES // slots // line * line)
+    wanted = min(max(largest // PIECES, LEAST_PIECE_NBYTES), MOST_PIECE_NBYTES)
+    limit = min(wanted, segments.BLOCK_NBYTES // slots) // line * line
     pieces = -(-largest // limit)
     even = -(-largest // pieces)
     return -(-even // line) * line, pieces
-
-
-def slots_nbytes(slots: int, layout: Layout | PairLayout) -> int:
-    """Bytes of slots that a recipe uses at each tick."""
-    largest = largest_chunk(layout)
-    if largest <= segments.PAYLOAD_NBYTES:
-        return 0
-    return slots * cut(largest, slots, False)[0]
 
 
 class _Table:
     """Rows on their way into int64."""
 
     def __init__(
-        self, draft: Draft, told: Sequence[Told], rank: int, inline: bool, piece: int
+        self,
+        draft: Draft,
+        told: Sequence[Told],
+        rank: int,
+        inline: bool,
+        piece: int,
+        large: bool,
     ) -> None:
         self.rows: list[int] = []
         self.operands: list[int] = []
@@ -289,6 +304,7 @@ class _Table:
         self._draft, self._told, self._rank = draft, told, rank
         self._inline = inline
         self._piece = piece
+        self._large = large
         self._fresh = _fresh_places(draft)
         self._heard: dict[int, int] = {}  # peer -> line of a message that has come
         self._last_seen = self._seen_at_last()
@@ -311,17 +327,27 @@ class _Table:
             for source in row.sources:
                 self._source(source)
             ndst, line, extra = 0, -1, row.divisor
+            if row.kind == COMBINE:
+                extra = self._ways(row)
             publication = row.publication
             if row.target is not None and row.nbytes and row.kind != DIVIDE:
                 ndst = 1
                 self._place(row.target)
             if publication is not None:
                 line = _line_at(publication.line)
-                extra = int(not self._inline)
+                extra |= TELLS * (not self._inline)
                 if publication.slot >= 0:
                     ndst += self._stage(i, row, publication)
             self.rows += (row.kind, len(row.sources), ndst, first, row.nbytes, skew, line, extra)
             self.steps.append(row.step)
+
+    def _ways(self, row: Row) -> int:
+        """In which ways a row may store its value."""
+        if row.nbytes < WAYS_FROM_NBYTES:
+            return 0
+        own = row.target is not None and row.target[0] == DST
+        shared = row.publication is not None
+        return STREAM_OWN * (own and (shared or self._large)) | STREAM_SHARED * shared
 
     def check(self) -> None:
         """Emit the wait for lines and slots to be free."""
@@ -342,7 +368,7 @@ class _Table:
         if entry.slot < 0 or self._inline:
             at, stride, options = line + segments.PAYLOAD_AT, segments.LINE_STRIDE, 0
         else:
-            at, stride, options = self._slot_at(entry.slot), segments.SLOTS_STRIDE, RESOLVE
+            at, stride, options = entry.slot * self._piece, 0, RESOLVE | SLOT
             if entry.may_push and source in self._fresh:
                 options |= PUSHED
         self.operands += (base, at, 0, stride, line, source.peer, options, 0)
@@ -370,10 +396,9 @@ class _Table:
             at = _line_at(publication.line) + segments.PAYLOAD_AT
             self.operands += (segment, at, 0, segments.LINE_STRIDE, 0, -1, STAGE, -1)
         else:
-            at = self._slot_at(publication.slot)
+            at = publication.slot * self._piece
             readers = len(publication.readers)
-            stride = segments.SLOTS_STRIDE
-            self.operands += (segment, at, 0, stride, offset, base, STAGE, readers)
+            self.operands += (segment, at, 0, 0, offset, base, STAGE | SLOT, readers)
         return count + 1
 
     def _pushes_to(self, row: Row, reader: Message) -> int:
@@ -390,9 +415,6 @@ class _Table:
             seen = self._last_seen.get(reader.peer, 0) if reader.lane == 0 else 0
             if seen <= reader.index:
                 self.acks.add((reader.peer, base))
-
-    def _slot_at(self, slot: int) -> int:
-        return segments.SLOTS_AT + slot * self._piece
 
 
 def _line_at(line: int) -> int:

@@ -15,10 +15,11 @@ from collections.abc import Callable
 import numpy as np
 
 from hpcoll.kernels import reference
-from hpcoll.runtime import segments, words
+from hpcoll.runtime import blocks, segments, words
 from hpcoll.runtime import shared_recipe as table
 from hpcoll.runtime.shared_run import SharedRun
 
+_ring_block = blocks.ring_block.py_func
 _word = ctypes.c_int64.from_address
 
 
@@ -39,6 +40,7 @@ class SharedReference:
         channel[words.TICKS] += run.recipe.pieces
         words_[words.TURN] = channel[words.TURNS]
         channel[words.TURNS] += 1
+        self._ring_from = self._take_blocks()
         words_[words.ITERATION] = 0
         words_[words.AWAITED] = -1
         words_[words.MARK] = words_[words.SIGNATURE] ^ words_[words.CALL]
@@ -67,6 +69,19 @@ class SharedReference:
         channel[words.SERVED] += 1
         run.table[words.ROW] = len(recipe.rows)
         return words.DONE
+
+    def _take_blocks(self) -> int:
+        """As `blocks.take_blocks`."""
+        recipe, channel = self._run.recipe, self._channel
+        nbytes = recipe.block_nbytes
+        if nbytes <= segments.SMALL_NBYTES:
+            return 0
+        begin = int(channel[words.RING_POSITION])
+        if begin + nbytes > segments.RING_NBYTES:
+            begin = 0
+        last = _ring_block(begin, recipe.pieces - 1, nbytes)
+        channel[words.RING_POSITION] = last + nbytes
+        return begin
 
     def _segment(self, rank: int) -> int:
         return int(self._run.bases[table.SEGMENT_BASE + rank])
@@ -120,7 +135,7 @@ class SharedReference:
             line = self._segment(int(self._channel[words.RANK])) + row[table.LINE]
             line += slot * segments.LINE_STRIDE
             _word(line + 8).value = int(run.table[words.MARK])
-            if row[table.EXTRA]:
+            if row[table.EXTRA] & table.TELLS:
                 _word(line + 16).value = _word(line + 24).value = 0
             _word(line).value = tick
         return True
@@ -143,7 +158,13 @@ class SharedReference:
 
     def _address(self, entry: list[int], k: int, slot: int) -> int:
         base = int(self._run.bases[entry[table.BASE]]) + entry[table.OFFSET]
-        return base + k * entry[table.PIECE_STRIDE] + slot * entry[table.DEPTH_STRIDE]
+        at = base + k * entry[table.PIECE_STRIDE] + slot * entry[table.DEPTH_STRIDE]
+        if not entry[table.OPTIONS] & table.SLOT:
+            return at
+        nbytes = self._run.recipe.block_nbytes
+        if nbytes <= segments.SMALL_NBYTES:
+            return at + segments.BLOCKS_AT + slot * segments.SMALL_STRIDE
+        return at + segments.RING_AT + _ring_block(self._ring_from, k, nbytes)
 
     def _read(self, entry: list[int], k: int, slot: int, nbytes: int) -> bytes:
         return ctypes.string_at(self._address(entry, k, slot), nbytes)

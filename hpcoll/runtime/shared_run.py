@@ -13,6 +13,7 @@ from hpcoll.runtime.recipe import SCRATCH
 from hpcoll.runtime.run import Run, aligned
 from hpcoll.runtime.shared_recipe import COMBINE, DIVIDE, EXTRA, NDST, NSRC, OP, SharedRecipe
 from hpcoll.runtime.transport import Channel
+from hpcoll.runtime.ways import STATE_WORDS
 from hpcoll.schedule.ops import Op
 
 
@@ -35,7 +36,7 @@ class SharedRun(Run):
         Where the ranks' segments are mapped.
     """
 
-    __slots__ = ()
+    __slots__ = ("_ways",)
 
     def __init__(
         self,
@@ -70,10 +71,14 @@ class SharedRun(Run):
         table[words.PIECES] = recipe.pieces
         table[words.SKEW] = recipe.skew
         table[words.PIECE_NBYTES] = recipe.piece_nbytes
+        table[words.BLOCK_NBYTES] = recipe.block_nbytes
         table[words.ACKS] = recipe.acks.ctypes.data
         table[words.ACK_COUNT] = len(recipe.acks)
         table[words.HEARS_ALL] = recipe.hears_all
         table[words.ALIASED] = aliased
+        # One state a row, and one for the call as a whole.
+        self._ways = np.zeros((len(rows) + 1, STATE_WORDS), np.int64)
+        table[words.WAYS] = self._ways.ctypes.data
         table[words.OFFERS_MEMORY] = recipe.offers_memory
         divides = rows[:, OP] == DIVIDE
         folds = (rows[:, OP] == COMBINE) & (rows[:, NSRC] > 1)

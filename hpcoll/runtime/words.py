@@ -39,7 +39,7 @@ from __future__ import annotations
     PAUSES,
     SHARED_YIELDS,
     BOUNCE,
-    STREAM_FROM,
+    RING_POSITION,
 ) = range(35)
 CHANNEL_WORDS = 35
 
@@ -78,8 +78,15 @@ CHANNEL_WORDS = 35
     OFFERED_DST,
     AWAITED,
     MARK,
-) = range(32)
-RUN_WORDS = 32
+    PUSHABLE,
+    PLACE,
+    WAYS,
+    WAY,
+    BEGAN,
+    BLOCK_NBYTES,
+    RING_FROM,
+) = range(39)
+RUN_WORDS = 39
 
 DONE, PENDING = 0, 1
 UNUSABLE = -1
