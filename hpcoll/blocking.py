@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
 
 from hpcoll.dispatch import Dispatcher
 from hpcoll.runtime.arrays import Array
@@ -14,11 +13,6 @@ class Blocking:
     """The blocking forms of all collectives."""
 
     _dispatch: Dispatcher
-
-    def _run(self, name: str, x: object = None, out: Array | None = None, op: str | Op = "sum",
-             **rest: Any) -> Array:  # fmt: skip
-        # None only where the collective's own annotation says so.
-        return cast(Array, self._dispatch.run(name, x, out, op=op, **rest))
 
     # -- collectives of equal counts ---------------------------------------------------
 
@@ -62,7 +56,7 @@ class Blocking:
         PeerFailure, CollectiveTimeout, TransportError
             If the call can't end.
         """
-        return self._run("allreduce", x, out, op, algorithm=algorithm, timeout=timeout)
+        return self._dispatch.run("allreduce", x, out, op, 0, algorithm, timeout)
 
     def reduce(
         self,
@@ -75,7 +69,7 @@ class Blocking:
         timeout: float | None = None,
     ) -> Array | None:
         """Reduce over all ranks onto the root; other ranks get None and `out` is not used."""
-        return self._run("reduce", x, out, op, root=root, algorithm=algorithm, timeout=timeout)
+        return self._dispatch.run("reduce", x, out, op, root, algorithm, timeout)
 
     def scan(
         self,
@@ -87,7 +81,7 @@ class Blocking:
         timeout: float | None = None,
     ) -> Array:
         """Reduce over the ranks from 0 to this one, in rank order."""
-        return self._run("scan", x, out, op, algorithm=algorithm, timeout=timeout)
+        return self._dispatch.run("scan", x, out, op, 0, algorithm, timeout)
 
     def exscan(
         self,
@@ -103,7 +97,7 @@ class Blocking:
         On rank 0 `out` stays as it is; without `out` the result is filled with the
         operator's identity, or None where it has none.
         """
-        return self._run("exscan", x, out, op, algorithm=algorithm, timeout=timeout)
+        return self._dispatch.run("exscan", x, out, op, 0, algorithm, timeout)
 
     def broadcast(
         self,
@@ -119,7 +113,7 @@ class Blocking:
         On other ranks `x` tells shape and dtype only; it is not read, and not written
         unless it is `out` too. They may pass None with `out`.
         """
-        return self._run("broadcast", x, out, root=root, algorithm=algorithm, timeout=timeout)
+        return self._dispatch.run("broadcast", x, out, "sum", root, algorithm, timeout)
 
     def allgather(
         self,
@@ -133,7 +127,7 @@ class Blocking:
 
         `out` may also have the shape of the arrays put one after another along axis 0.
         """
-        return self._run("allgather", x, out, algorithm=algorithm, timeout=timeout)
+        return self._dispatch.run("allgather", x, out, "sum", 0, algorithm, timeout)
 
     def gather(
         self,
@@ -145,7 +139,7 @@ class Blocking:
         timeout: float | None = None,
     ) -> Array | None:
         """Stack every rank's array on the root; other ranks get None."""
-        return self._run("gather", x, out, root=root, algorithm=algorithm, timeout=timeout)
+        return self._dispatch.run("gather", x, out, "sum", root, algorithm, timeout)
 
     def scatter(
         self,
@@ -161,7 +155,7 @@ class Blocking:
         Other ranks pass None with `out`, or an `x` of the root's shape and dtype, which
         is not read.
         """
-        return self._run("scatter", x, out, root=root, algorithm=algorithm, timeout=timeout)
+        return self._dispatch.run("scatter", x, out, "sum", root, algorithm, timeout)
 
     def reduce_scatter(
         self,
@@ -176,7 +170,7 @@ class Blocking:
 
         In place, `out` is this rank's part of `x`.
         """
-        return self._run("reduce_scatter", x, out, op, algorithm=algorithm, timeout=timeout)
+        return self._dispatch.run("reduce_scatter", x, out, op, 0, algorithm, timeout)
 
     def alltoall(
         self,
@@ -187,11 +181,11 @@ class Blocking:
         timeout: float | None = None,
     ) -> Array:
         """Split axis 0 over the ranks; part i goes to rank i and is replaced by its part."""
-        return self._run("alltoall", x, out, algorithm=algorithm, timeout=timeout)
+        return self._dispatch.run("alltoall", x, out, "sum", 0, algorithm, timeout)
 
     def barrier(self, *, algorithm: str | None = None, timeout: float | None = None) -> None:
         """Wait until every rank has come here."""
-        self._run("barrier", algorithm=algorithm, timeout=timeout)
+        self._dispatch.run("barrier", None, None, "sum", 0, algorithm, timeout)
 
     # -- v-forms: a number of rows for each rank ----------------------------------------
 
@@ -209,7 +203,9 @@ class Blocking:
         `counts` holds the rows of each rank, the same on all; left out on all ranks,
         they are exchanged first.
         """
-        return self._run("allgatherv", x, out, counts=counts, algorithm=algorithm, timeout=timeout)
+        return self._dispatch.run_checked(
+            "allgatherv", x, out, counts=counts, algorithm=algorithm, timeout=timeout
+        )
 
     def gatherv(
         self,
@@ -222,7 +218,7 @@ class Blocking:
         timeout: float | None = None,
     ) -> Array | None:
         """Concatenate every rank's rows on the root; `counts` as in `allgatherv`."""
-        return self._run(
+        return self._dispatch.run_checked(
             "gatherv", x, out, root=root, counts=counts, algorithm=algorithm, timeout=timeout
         )
 
@@ -237,7 +233,7 @@ class Blocking:
         timeout: float | None = None,
     ) -> Array:
         """Give rank i ``counts[i]`` rows of the root's array."""
-        return self._run(
+        return self._dispatch.run_checked(
             "scatterv", x, out, root=root, counts=counts, algorithm=algorithm, timeout=timeout
         )
 
@@ -252,8 +248,8 @@ class Blocking:
         timeout: float | None = None,
     ) -> Array:
         """Reduce over all ranks; rank i gets ``counts[i]`` rows."""
-        return self._run(
-            "reduce_scatterv", x, out, op, counts=counts, algorithm=algorithm, timeout=timeout
+        return self._dispatch.run_checked(
+            "reduce_scatterv", x, out, op=op, counts=counts, algorithm=algorithm, timeout=timeout
         )
 
     def alltoallv(
@@ -271,7 +267,7 @@ class Blocking:
         Counts are exchanged and checked in every call (use a plan for repeated ones);
         `recv_counts` may be left out.
         """
-        return self._run(
+        return self._dispatch.run_checked(
             "alltoallv", x, out, counts=send_counts, recv_counts=recv_counts,
             algorithm=algorithm, timeout=timeout,
         )  # fmt: skip

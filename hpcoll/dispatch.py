@@ -10,7 +10,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,14 +22,13 @@ from hpcoll.errors import (
     TransportError,
 )
 from hpcoll.kernels.dtypes import dtype_name
-from hpcoll.runtime import words
 from hpcoll.runtime.arrays import Array, address_of, as_input, overlap
 from hpcoll.runtime.call import Call, Caller, check_counts, check_root
 from hpcoll.runtime.entry import Entry
 from hpcoll.runtime.layout import message_nbytes
 from hpcoll.runtime.plan import Binding, Plan, Request, check_timeout
 from hpcoll.runtime.session import Session
-from hpcoll.runtime.shortcut import Shortcut, Shortcuts
+from hpcoll.runtime.shortcut import Shortcuts
 from hpcoll.schedule import registry
 from hpcoll.schedule.collectives import COLLECTIVES, VECTOR_FORMS, collective_named
 from hpcoll.schedule.ops import Op, resolve_op
@@ -56,49 +55,57 @@ class Dispatcher:
         self._specs: dict[tuple[str, str], str] = {}
         self._entries: OrderedDict[tuple[Any, ...], Entry] = OrderedDict()
         self._shortcuts = Shortcuts(session)
+        self._latest: Entry | None = None
 
     def run(
         self,
         name: str,
         x: object,
         out: Array | None,
-        *,
         op: str | Op = "sum",
         root: int = 0,
         algorithm: str | None = None,
         timeout: float | None = None,
-        **counts: Any,
-    ) -> Array | None:
-        """Carry a call out to its end; return the result."""
+    ) -> Array:
+        """Carry a call of equal counts out to its end, by a shortcut where there is one.
+
+        Its result is None only where the collective's own annotation says so.
+        """
         key = None
-        plain = type(root) is int and (algorithm is None or type(algorithm) is str)
         if (
-            type(x) is np.ndarray and type(out) is np.ndarray and plain and timeout is None
-            and not counts and isinstance(op, (str, Op))
+            type(x) is np.ndarray and type(out) is np.ndarray and timeout is None
+            and type(root) is int and (type(op) is str or isinstance(op, Op))
+            and (algorithm is None or type(algorithm) is str)
         ):  # fmt: skip
             key = (name, x.shape, out.shape, x.dtype, out.dtype, op, root, algorithm)
-            known = self._shortcuts.find(key)
-            run = known.take(x, out) if known is not None else None
-            if known is not None and run is not None:
-                self._entries.move_to_end(known.key)
-                code = self._shortcuts.execute(run)
-                if code != words.DONE:
-                    limit = self.session.settings.timeout_s
-                    Binding(self.session, run, known.entry.name, x, out, out).rest(code, limit)
-                known.entry.give_back(run)
+            known = self._shortcuts.run(key, x, out)
+            if known is not None:
+                if known is not self._latest:
+                    self._latest = known
+                    self._entries.move_to_end(known.key)
                 return out
-        options = {"op": op, "root": root, "algorithm": algorithm, **counts}
-        entry, binding, limit = self._ready(name, x, out, timeout=timeout, **options)
+        return self.run_checked(
+            name, x, out, key, op=op, root=root, algorithm=algorithm, timeout=timeout
+        )
+
+    def run_checked(
+        self,
+        name: str,
+        x: object,
+        out: Array | None,
+        key: tuple[Any, ...] | None = None,
+        **options: Any,
+    ) -> Array:
+        """Check a call, carry it out to its end, and remember it under `key`, if any."""
+        self._latest = None
+        entry, binding, limit = self._ready(name, x, out, **options)
         result = binding.execute(limit)
         entry.give_back(binding.run)
-        if key is not None and self._shortcuts.usable and binding.source is x:
-            self._remember(key, entry, binding, out)
-        return result
-
-    def _remember(self, key: Any, entry: Entry, binding: Binding, out: Array | None) -> None:
-        """Let the next call like this one take the shortcut."""
-        if binding.target is out and binding.result is out and binding.pack is None:
-            self._shortcuts.remember(key, Shortcut(entry.key, entry, entry.in_place_at))
+        bare = binding.source is x and binding.target is out and binding.result is out
+        if key is not None and self._shortcuts.usable and bare:
+            # The next call like this one takes the shortcut.
+            self._shortcuts.remember(key, entry)
+        return cast(Array, result)
 
     def start(self, name: str, x: object, out: Array | None, **options: Any) -> Request:
         """Start a call."""

@@ -22,6 +22,7 @@ from hpcoll.kernels.intrinsics import (
     store64,
     usleep,
 )
+from hpcoll.runtime.binding import bind_arrays
 from hpcoll.runtime.recipe import (
     DIVIDE,
     EXTRA,
@@ -42,6 +43,9 @@ from hpcoll.runtime.shared_engine import advance_shared, begin_shared
 from hpcoll.runtime.words import (
     ADDRESSES,
     BASES,
+    BOUND,
+    BRIEF,
+    BRIEFLY,
     CALL,
     CALL_MASK,
     CALL_SHIFT,
@@ -75,6 +79,7 @@ from hpcoll.runtime.words import (
     STATUSES,
     TAG,
     TEST_FUNCTION,
+    UNFIT,
     UNUSABLE,
     USABLE,
     YIELDS,
@@ -289,6 +294,22 @@ def execute(run: int) -> int:
         return UNUSABLE
     begin(run)
     return advance(run, SLICE_NS)
+
+
+@njit(cache=True)
+def execute_briefly(run: int, x: int, out: int) -> int:
+    """Bind two array objects, if any, and carry a brief run out, or begin it.
+
+    The interpreter's lock is held: letting go of it takes as long as a small message.
+    """
+    if x != 0 and not bind_arrays(run, x, out):
+        return UNFIT
+    if load64(run + 8 * BRIEF) == 0:
+        return BOUND
+    if load64(load64(run + 8 * CHANNEL) + 8 * USABLE) == 0:
+        return UNUSABLE
+    begin(run)
+    return advance_shared(run, BRIEFLY)
 
 
 def entry_point(function: Any, arguments: int) -> Any:

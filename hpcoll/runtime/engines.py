@@ -138,6 +138,7 @@ class CompiledEngine:
             self._begin = engine.entry_point(engine.begin, 1)
             self._advance = engine.entry_point(engine.advance, 2)
             self.entry = engine.entry_point(engine.execute, 1)
+            self.briefly = engine.entry_point(engine.execute_briefly, 3)
 
     def begin(self, run: Run) -> None:
         """Take the next call number and stand before the first row."""

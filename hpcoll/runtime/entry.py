@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hpcoll.errors import HpcollError, TransportUnavailable
+from hpcoll.runtime import words
 from hpcoll.runtime.call import Call
 from hpcoll.runtime.layout import layout_of
 from hpcoll.runtime.lowering import lower
@@ -99,11 +100,17 @@ class Entry:
             recipe = self._recipes[aliased] = self._lower(aliased)
         channel = self._session.channel
         if isinstance(recipe, SharedRecipe):
-            return SharedRun(
-                recipe, channel, self._signature, self._op, self._dtype, aliased=aliased,
-                bases=channel.segment_bases,
+            run: Run = SharedRun(
+                recipe, channel, self._signature, self._op, self._dtype,
+                bases=channel.segment_bases, spins=not self._session.crowded,
             )  # fmt: skip
-        return Run(recipe, channel, self._signature, self._op, self._dtype)
+        else:
+            run = Run(recipe, channel, self._signature, self._op, self._dtype)
+        run.table[words.ALIASED] = aliased
+        run.table[words.SOURCE_NBYTES] = self._layout.src_nbytes
+        run.table[words.TARGET_NBYTES] = self._layout.dst_nbytes
+        run.table[words.SHIFT] = self.in_place_at
+        return run
 
     def tell(self) -> dict[str, Any]:
         """What the other ranks must know before this rank can run over shared memory."""

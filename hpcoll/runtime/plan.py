@@ -196,9 +196,12 @@ class Plan:
         self._last: Request | None = None
         engine = binding.session.engine
         run = binding.run
-        self._entry: Callable[[int], int] = (
-            engine.entry if isinstance(engine, CompiledEngine) else partial(_execute, engine, run)
-        )
+        self._entry: Callable[..., int] = partial(_execute, engine, run)
+        self._arguments: tuple[int, ...] = ()
+        if isinstance(engine, CompiledEngine):
+            brief = run.word(words.BRIEF)
+            self._entry = engine.briefly if brief else engine.entry
+            self._arguments = (run.address, 0, 0) if brief else (run.address,)
         self.address = run.address
         self._bare = binding.pack is None and binding.unpack is None
         self._flights = progress.flights
@@ -207,7 +210,7 @@ class Plan:
         """Run to the end; return the result."""
         if self._flights or not self._bare:
             return self.start().wait()
-        code = self._entry(self.address)
+        code = self._entry(*self._arguments)
         if code:
             self._binding.rest(code, self._timeout_s)
         return self.result
@@ -226,7 +229,7 @@ class Plan:
         return self._last
 
 
-def _execute(engine: Any, run: Run, _: int) -> int:
+def _execute(engine: Any, run: Run) -> int:
     code: int = engine.execute(run)
     return code
 

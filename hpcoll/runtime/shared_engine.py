@@ -177,7 +177,7 @@ def _operands_there(run: int, channel: int, row: int, tick: int, slice_ns: int) 
             address = load64(segments + 8 * peer) + line + line_shift
             there = load_acquire(address) >= tick or wait(channel, address, tick, slice_ns)
             if not there or load64(address + 8) != mark:
-                if there and slice_ns != 0:
+                if there and slice_ns > 0:
                     # The peer is in another call: the ranks will find out by their letters.
                     usleep(1000)
                 store64(run + 8 * OPERAND, operand)

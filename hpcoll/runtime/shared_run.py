@@ -11,10 +11,23 @@ from hpcoll.kernels import cpu
 from hpcoll.runtime import words
 from hpcoll.runtime.recipe import SCRATCH
 from hpcoll.runtime.run import Run, aligned
-from hpcoll.runtime.shared_recipe import COMBINE, DIVIDE, EXTRA, NDST, NSRC, OP, SharedRecipe
+from hpcoll.runtime.shared_recipe import (
+    COMBINE,
+    DIVIDE,
+    EXTRA,
+    NBYTES,
+    NDST,
+    NSRC,
+    OP,
+    SharedRecipe,
+)
 from hpcoll.runtime.transport import Channel
 from hpcoll.runtime.ways import STATE_WORDS
 from hpcoll.schedule.ops import Op
+
+BRIEF_NBYTES = 64 << 10
+"""Runs that touch no more memory in all their rows are over before another thread of
+Python could use the interpreter."""
 
 
 class SharedRun(Run):
@@ -30,10 +43,10 @@ class SharedRun(Run):
         64 bits that tell this call from others.
     op, dtype : Op or None, numpy.dtype
         The reduction.
-    aliased : bool
-        Whether input and output are the same memory.
     bases : ndarray of int64
         Where the ranks' segments are mapped.
+    spins : bool
+        Whether a rank that waits has a core to spare.
     """
 
     __slots__ = ("_ways",)
@@ -46,8 +59,8 @@ class SharedRun(Run):
         op: Op | None,
         dtype: np.dtype[Any],
         *,
-        aliased: bool,
         bases: NDArray[np.int64],
+        spins: bool,
     ) -> None:
         self.recipe = recipe
         self.channel = channel
@@ -75,7 +88,6 @@ class SharedRun(Run):
         table[words.ACKS] = recipe.acks.ctypes.data
         table[words.ACK_COUNT] = len(recipe.acks)
         table[words.HEARS_ALL] = recipe.hears_all
-        table[words.ALIASED] = aliased
         # One state a row, and one for the call as a whole.
         self._ways = np.zeros((len(rows) + 1, STATE_WORDS), np.int64)
         table[words.WAYS] = self._ways.ctypes.data
@@ -86,6 +98,8 @@ class SharedRun(Run):
             table[words.FOLD_FUNCTION] = cpu.fold_address(op, dtype)
         if (divides & (rows[:, EXTRA] > 1)).any():
             table[words.DIVIDE_FUNCTION] = cpu.divide_address(dtype)
+        brief = recipe.pieces == 1 and rows[:, NBYTES].sum() <= BRIEF_NBYTES
+        table[words.BRIEF] = brief and spins
         self.address = int(table.ctypes.data)
         self.word = table.item
 

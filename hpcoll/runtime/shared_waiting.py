@@ -15,7 +15,7 @@ from hpcoll.kernels.intrinsics import (
     syscall,
 )
 from hpcoll.runtime.segments import DOORBELL_AT, NAP_AT, SLEEPING_AT
-from hpcoll.runtime.words import PAUSES, RANK, SEGMENTS, SHARED_YIELDS, SIZE, SLEEPERS
+from hpcoll.runtime.words import BRIEFLY, PAUSES, RANK, SEGMENTS, SHARED_YIELDS, SIZE, SLEEPERS
 
 SYS_FUTEX = 202
 FUTEX_WAIT, FUTEX_WAKE = 0, 1
@@ -64,6 +64,8 @@ def wait(channel: int, address: int, tick: int, slice_ns: int) -> bool:
         if load_acquire(address) >= tick:
             return True
         tries -= 1
+    if slice_ns == BRIEFLY:
+        return False
     tries = load64(channel + 8 * SHARED_YIELDS)
     while tries > 0:
         sched_yield()

@@ -85,15 +85,27 @@ CHANNEL_WORDS = 35
     BEGAN,
     BLOCK_NBYTES,
     RING_FROM,
-) = range(39)
-RUN_WORDS = 39
+    BRIEF,
+    # What binding arrays needs.
+    SOURCE_NBYTES,
+    TARGET_NBYTES,
+    SHIFT,
+) = range(43)
+RUN_WORDS = 43
 
 DONE, PENDING = 0, 1
+BOUND = 2
+"""Arrays are bound, and the run is still to be carried out."""
 UNUSABLE = -1
 UNREADABLE = -2
 """Another process's private memory couldn't be read."""
+UNFIT = -3
+"""The arrays don't fit the run; nothing was done."""
 MPI_ERROR = -1000
 """Codes at or below it are ``MPI_ERROR - code of the library``."""
 
 SLICE_NS = 50_000_000
 """The engine comes back to Python at least this often, so that signals are served."""
+
+BRIEFLY = -1
+"""In place of a slice: spin for a while, and don't sleep."""
