@@ -71,19 +71,28 @@ class Dispatcher:
 
         Its result is None only where the collective's own annotation says so.
         """
-        key = None
+        key: tuple[Any, ...] | None = None
         if (
-            type(x) is np.ndarray and type(out) is np.ndarray and timeout is None
-            and type(root) is int and (type(op) is str or isinstance(op, Op))
+            timeout is None and type(root) is int and (type(op) is str or isinstance(op, Op))
             and (algorithm is None or type(algorithm) is str)
         ):  # fmt: skip
-            key = (name, x.shape, out.shape, x.dtype, out.dtype, op, root, algorithm)
+            options = (name, op, root, algorithm)
+            if type(x) is np.ndarray:
+                if type(out) is np.ndarray:
+                    key = (*options, x.shape, out.shape, x.dtype, out.dtype)
+                elif out is None and root != self.session.rank:
+                    key = (*options, x.shape, x.dtype)
+            elif x is None and type(out) is np.ndarray:
+                key = (*options, None, out.shape, out.dtype)
+            elif name == "barrier":
+                key = options
+        if key is not None:
             known = self._shortcuts.run(key, x, out)
             if known is not None:
                 if known is not self._latest:
                     self._latest = known
                     self._entries.move_to_end(known.key)
-                return out
+                return out  # type: ignore[return-value]
         return self.run_checked(
             name, x, out, key, op=op, root=root, algorithm=algorithm, timeout=timeout
         )

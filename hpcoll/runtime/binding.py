@@ -43,16 +43,26 @@ def layout_known() -> bool:
 
 @njit(nogil=True)
 def bind_arrays(run: int, x: int, out: int) -> bool:
-    """Bind the arrays that are the objects `x` and `out`; false if they don't fit the run."""
-    flags = load64(out + FLAGS_AT)
-    if flags & load64(x + FLAGS_AT) & C_CONTIGUOUS == 0 or flags & WRITEABLE == 0:
-        return False
-    source, target = load64(x + DATA_AT), load64(out + DATA_AT)
+    """Bind the arrays that are the objects `x` and `out`; false if they don't fit the run.
+
+    0 stands for no array.
+    """
+    source = target = 0
+    if x != 0:
+        if load64(x + FLAGS_AT) & C_CONTIGUOUS == 0:
+            return False
+        source = load64(x + DATA_AT)
+    if out != 0:
+        needed = C_CONTIGUOUS | WRITEABLE
+        if load64(out + FLAGS_AT) & needed != needed:
+            return False
+        target = load64(out + DATA_AT)
     if load64(run + 8 * ALIASED) != 0:
         if source - target != load64(run + 8 * SHIFT):
             return False
     elif (
-        source < target + load64(run + 8 * TARGET_NBYTES)
+        x != 0 and out != 0
+        and source < target + load64(run + 8 * TARGET_NBYTES)
         and target < source + load64(run + 8 * SOURCE_NBYTES)
     ):  # fmt: skip
         return False

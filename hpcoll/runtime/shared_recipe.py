@@ -49,9 +49,11 @@ STREAM_OUTPUT_FROM_NBYTES = 4 << 20
 """Smaller outputs are left in the caches for those who use them next."""
 
 PIECES = 4
-LEAST_PIECE_NBYTES, MOST_PIECE_NBYTES = 16 << 10, 128 << 10
+MOST_PIECE_NBYTES = 128 << 10
+LEAST_PIECE_NBYTES = {True: 16 << 10, False: 64 << 10}
 """Longer chunks are cut into at least so many pieces of these sizes, which follow each
-other through the rows: so one rank reads what another one still writes."""
+other through the rows. To or from a root (True), one rank reads what another one still
+writes, and short pieces let them work at once; else all ranks write, and then all read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +243,7 @@ def assemble(
     slots = max(t.slots for t in told)
     largest = largest_chunk(layout)
     inline = largest <= segments.PAYLOAD_NBYTES
-    piece, pieces = cut(largest, slots, inline)
+    piece, pieces = cut(largest, slots, inline, rooted=COLLECTIVES[p.collective].rooted)
     large = layout.dst_nbytes >= STREAM_OUTPUT_FROM_NBYTES
     table = _Table(draft, told, p.rank, inline, piece, large)
     skew = 1 if pieces > 1 else 0
@@ -273,12 +275,12 @@ def assemble(
     )
 
 
-def cut(largest: int, slots: int, inline: bool) -> tuple[int, int]:
+def cut(largest: int, slots: int, inline: bool, *, rooted: bool) -> tuple[int, int]:
     """Size and number of the pieces of chunks of up to `largest` bytes."""
     line = segments.LINE_NBYTES
     if inline or not slots:
         return max(largest, 1), 1
-    wanted = min(max(largest // PIECES, LEAST_PIECE_NBYTES), MOST_PIECE_NBYTES)
+    wanted = min(max(largest // PIECES, LEAST_PIECE_NBYTES[rooted]), MOST_PIECE_NBYTES)
     limit = min(wanted, segments.BLOCK_NBYTES // slots) // line * line
     pieces = -(-largest // limit)
     even = -(-largest // pieces)

@@ -36,24 +36,26 @@ class Shortcuts:
         self._known: dict[Hashable, Entry] = {}
         self._flights = progress.flights
 
-    def run(self, key: Hashable, x: Array, out: Array) -> Entry | None:
+    def run(self, key: Hashable, x: Array | None, out: Array | None) -> Entry | None:
         """Carry a call out; None, and nothing done, where the long way must be taken.
 
         Parameters
         ----------
         key : hashable
             All that tells the call from others, but for the arrays' memory.
-        x, out : ndarray
-            The arrays.
+        x, out : ndarray or None
+            The arrays, if any.
         """
         entry = self._known.get(key)
         if entry is None or self._flights:
             return None
-        free = entry.free[x is out]
+        free = entry.free[x is out and x is not None]
         if not free:
             return None
         run = free.pop()
-        code = self._engine.briefly(run.address, id(x), id(out))
+        code = self._engine.briefly(
+            run.address, 0 if x is None else id(x), 0 if out is None else id(out)
+        )
         if code == words.UNFIT:
             free.append(run)
             return None

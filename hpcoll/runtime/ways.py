@@ -40,7 +40,7 @@ LEARNING = 4
 PERIOD = 128
 """One trial in so many is not for the best way."""
 
-READERS_PART = 3
+READERS_PART = 8
 """A stream must be so many times as fast as plain stores to be worth it: its readers find
 the data in memory rather than in a cache, and the writer doesn't see what that costs."""
 
