@@ -302,7 +302,7 @@ def execute_briefly(run: int, x: int, out: int) -> int:
 
     The interpreter's lock is held: letting go of it takes as long as a small message.
     """
-    if x != 0 and not bind_arrays(run, x, out):
+    if (x != 0 or out != 0) and not bind_arrays(run, x, out):
         return UNFIT
     if load64(run + 8 * BRIEF) == 0:
         return BOUND

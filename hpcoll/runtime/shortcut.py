@@ -6,7 +6,6 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from hpcoll.runtime import progress, words
-from hpcoll.runtime.arrays import Array
 from hpcoll.runtime.binding import layout_known
 from hpcoll.runtime.engines import CompiledEngine
 from hpcoll.runtime.plan import Binding
@@ -36,7 +35,7 @@ class Shortcuts:
         self._known: dict[Hashable, Entry] = {}
         self._flights = progress.flights
 
-    def run(self, key: Hashable, x: Array | None, out: Array | None) -> Entry | None:
+    def run(self, key: Hashable, x: Any, out: Any) -> Entry | None:
         """Carry a call out; None, and nothing done, where the long way must be taken.
 
         Parameters

@@ -22,8 +22,9 @@ NAMES = (*COLLECTIVES, *VECTOR_FORMS)
 WHOLE = ("allreduce", "reduce", "scan", "exscan", "broadcast")
 MODES = ("blocking", "started", "plan")
 LAYOUTS = ("C", "F", "strided", "reversed", "column")
-RUNS = {"blocking": 2, "started": 1, "plan": 3}
-"""How often a call is made, with other data each time; the second may take another path."""
+RUNS = {"blocking": 3, "started": 1, "plan": 3}
+"""How often a call is made, with other data each time: the second may take another path,
+and the last blocking one is made on other arrays."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +240,13 @@ class Arrays:
         if self.output is not None:
             self.output.check(f"{where} (output)")
 
+    def check_untouched(self, x: Any, where: str) -> None:
+        """Nothing has changed since `load`."""
+        assert_same(self.x, x, where)
+        if self.output is not None and self.input is not None:
+            raw = np.ascontiguousarray(self.output.view).view(np.uint8)
+            assert np.all(raw == POISON[0]), f"{where}: written to"
+
 
 def options_of(case: Case, rank: int) -> dict[str, Any]:
     """Keyword arguments of the call."""
@@ -282,13 +290,21 @@ def check(comm: Communicator, case: Case) -> None:
             options["counts"] = options.pop("send_counts")
         arrays.load(xs[rank])
         plan = comm.plan(case.name, arrays.x, arrays.out, **options)
+    none_needed = case.base in ("broadcast", "scatter") and rank != case.root and case.seed % 2
     for run in range(RUNS[case.mode]):
         xs = inputs(run)
+        left = None
+        if case.mode == "blocking" and run == RUNS["blocking"] - 1:
+            left, arrays = arrays, Arrays(comm, case, xs)
+            left.load(xs[rank])
         arrays.load(xs[rank])
         if case.mode == "blocking":
-            got = getattr(comm, case.name)(arrays.x, out=arrays.out, **options)
+            x = None if none_needed and arrays.x is not arrays.out else arrays.x
+            got = getattr(comm, case.name)(x, out=arrays.out, **options)
         elif case.mode == "started":
             got = getattr(comm, f"i{case.name}")(arrays.x, out=arrays.out, **options).wait()
         else:
             got = plan.start().wait() if run == 1 else plan()
         arrays.check(xs[rank], expected(case, xs, rank), got, f"{where} run {run}")
+        if left is not None:
+            left.check_untouched(xs[rank], f"{where} (arrays of the call before)")
