@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ from hpcoll.runtime.run import aligned
 from hpcoll.runtime.shared_combine import BOUNCE_NBYTES
 from hpcoll.runtime.shared_file import FOLDER, SharedFile, sweep
 from hpcoll.transports.mpi import MpiChannel
+
+CLOSING_S = 5.0
+"""So long a rank that closes waits for the others, all of which have come to close."""
 
 
 def unavailable() -> str | None:
@@ -79,7 +83,7 @@ class ShmChannel(MpiChannel):
         table[words.DEPTH_MASK] = segments.DEPTH - 1
         table[words.LINE_STRIDE] = segments.LINE_STRIDE
         table[words.SLEEPERS] = self.segment_bases[0] + segments.SLEEPERS_AT
-        table[words.PAUSES] = 50 if oversubscribed else 2000
+        table[words.PAUSES] = 4 if oversubscribed else 2000
         table[words.SHARED_YIELDS] = 20
         self._bounce = aligned(BOUNCE_NBYTES)
         table[words.BOUNCE] = self._bounce.ctypes.data
@@ -173,7 +177,10 @@ class ShmChannel(MpiChannel):
         """Free the segments and the duplicate; collective."""
         if self._open:
             # A rank that has let go of its lock looks dead to those who still wait for it.
-            self.comm.Barrier()
+            all_here = self.comm.Ibarrier()
+            patience_ends = time.monotonic() + CLOSING_S
+            while not all_here.Test() and time.monotonic() < patience_ends:
+                time.sleep(1e-4)
             self._open = False
         for file in self._files:
             file.close()

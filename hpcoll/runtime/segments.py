@@ -30,9 +30,9 @@ LINE_STRIDE = (LINES + 67) * LINE_NBYTES
 """From one tick's lines to the next one's: no multiple of a page, which would fall in the
 same sets of the caches."""
 BLOCKS_AT = -(-(CONTROL_NBYTES + DEPTH * LINE_STRIDE) // 4096) * 4096
-SMALL_NBYTES = 16 << 10
+SMALL_NBYTES = 4 << 10
 """Blocks of up to this size are small."""
-SMALL_STRIDE = SMALL_NBYTES + 4096 + LINE_NBYTES
+SMALL_STRIDE = SMALL_NBYTES + LINE_NBYTES
 BLOCK_NBYTES = 512 << 10
 """The largest block: all slots that one tick fills."""
 RING_AT = BLOCKS_AT + DEPTH * SMALL_STRIDE

@@ -57,11 +57,11 @@ def test_short(comm: hpcoll.Communicator, name: str, spec: str) -> None:
         check(comm, case_of(name, spec, n, seed, **more))
 
 
-@pytest.mark.parametrize(("name", "spec"), CALLS, ids=str)
+@pytest.mark.parametrize(("name", "spec"), [c for c in CALLS if c[0] != "barrier"], ids=str)
 def test_shared_arrays_short(comm: hpcoll.Communicator, name: str, spec: str) -> None:
     """What peers read without a copy, in pieces and whole, again and again with other data."""
-    if comm.transport != "shm" or name == "barrier":
-        return
+    if comm.transport != "shm":
+        pytest.skip("NOT TESTED HERE: arrays are shared over shared memory only")
     for seed, n in enumerate((SIZE + 1, 70_001)):
         for in_place in (False, True):
             check(
